@@ -1,0 +1,220 @@
+"""The latent of a whole model: one exchangeable sequence per task (paper) or per cell (ours)."""
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+from clbruno.core.conjugate import NormalInverseWishart
+from clbruno.core.latent import ExchangeableGaussian
+from clbruno.core.moments import Moments
+
+
+class CellLatent(Protocol):
+    """Predictive laws of z for every (task, label) cell, updated by adding moments."""
+
+    full: bool
+    """Whether cells keep full scatter matrices."""
+
+    def log_prob(self, z: Tensor, cells: Sequence[int]) -> Tensor:
+        """log p(z | cell, all that was learned), shape `(n, len(cells))`."""
+        ...
+
+    def sample(self, cells: Tensor, generator: torch.Generator) -> Tensor:
+        """One draw of z for each entry of `cells`."""
+        ...
+
+    def learned(self, new: Mapping[int, Moments], task_of_cell: Sequence[int]) -> Self:
+        """The latent with new samples of some cells added; unknown cells are appended."""
+        ...
+
+    def without(self, cells: Sequence[int], task_of_cell: Sequence[int]) -> Self:
+        """The latent with some cells' statistics dropped."""
+        ...
+
+
+@dataclass(frozen=True)
+class TaskLatent:
+    """The paper's latent: per task and dimension an exchangeable Gaussian, shared by its labels.
+
+    Attributes:
+        nu: variance of a sample, shape `(tasks, D)`.
+        rho: covariance of two samples of the task, shape `(tasks, D)`.
+        moments: what was seen of each task.
+        task_of_cell: task of each cell.
+        dof: degrees of freedom of the Student-t option; inf for the Gaussian.
+    """
+
+    nu: Tensor
+    rho: Tensor
+    moments: tuple[Moments, ...]
+    task_of_cell: tuple[int, ...]
+    dof: float = math.inf
+
+    full = False
+
+    def prior(self, task: int) -> ExchangeableGaussian:
+        """The law of a task before any sample."""
+        return ExchangeableGaussian.prior(self.nu[task], self.rho[task], self.dof)
+
+    @cached_property
+    def predictive(self) -> tuple[ExchangeableGaussian, ...]:
+        """The law of each task given what was seen of it."""
+        return tuple(self.prior(task).given(seen) for task, seen in enumerate(self.moments))
+
+    def log_prob(self, z: Tensor, cells: Sequence[int]) -> Tensor:
+        """The predictive of each cell's task."""
+        by_task = {task: self.predictive[task].log_prob(z) for task in self._tasks(cells)}
+        return torch.stack([by_task[self.task_of_cell[cell]] for cell in cells], dim=-1)
+
+    def sample(self, cells: Tensor, generator: torch.Generator) -> Tensor:
+        """Draws from the predictive of each cell's task."""
+        tasks = torch.tensor(self.task_of_cell)[cells]
+        z = self.nu.new_empty((len(cells), self.nu.shape[1]))
+        for task in tasks.unique().tolist():
+            here = tasks == task
+            z[here] = self.predictive[task].sample(int(here.sum()), generator)
+        return z
+
+    def learned(self, new: Mapping[int, Moments], task_of_cell: Sequence[int]) -> "TaskLatent":
+        """Add the moments of the new samples to those of their tasks."""
+        moments = list(self.moments)
+        for _ in range(len(self.nu) - len(moments)):
+            moments.append(Moments.empty(self.nu.shape[1], full=False))
+        for cell, seen in new.items():
+            moments[task_of_cell[cell]] = moments[task_of_cell[cell]].merge(seen)
+        return replace(self, moments=tuple(moments), task_of_cell=tuple(task_of_cell))
+
+    def with_covariances(self, nu: Tensor, rho: Tensor) -> "TaskLatent":
+        """The latent with other covariance parameters, one row per task known or about to be."""
+        return replace(self, nu=nu, rho=rho)
+
+    def without(self, cells: Sequence[int], task_of_cell: Sequence[int]) -> "TaskLatent":
+        """Drop the tasks that lose all of their cells; a task's statistics are one sum."""
+        kept = [cell for cell in range(len(self.task_of_cell)) if cell not in set(cells)]
+        tasks = list(dict.fromkeys(self.task_of_cell[cell] for cell in kept))
+        return replace(
+            self,
+            nu=self.nu[tasks],
+            rho=self.rho[tasks],
+            moments=tuple(self.moments[task] for task in tasks),
+            task_of_cell=tuple(task_of_cell),
+        )
+
+    def _tasks(self, cells: Sequence[int]) -> list[int]:
+        return sorted({self.task_of_cell[cell] for cell in cells})
+
+
+@dataclass(frozen=True)
+class ClassLatent:
+    """Ours: each cell an exchangeable sequence of its own, with covariances pooled over the cells.
+
+    The law of cell k is normal-inverse-Wishart around the pooled within-cell covariance P and the
+    mean m0 of its task, with strengths v0 and kappa; its predictive has mean and covariance
+
+        mean_k  = (kappa m0 + n_k zbar_k) / (kappa + n_k)
+        Sigma_k = (1 - s) (v0 P + S_k + kappa n_k / (kappa + n_k) gap gap') / (v0 + n_k) + s I
+
+    s, the ridge, is the covariance that the latent would have had with noise of that share added.
+    v0 to infinity is linear discriminant analysis, v0 to 0 the quadratic one.
+
+    Attributes:
+        moments: what was seen of each cell, with full scatter.
+        task_of_cell: task of each cell.
+        strength: v0, how many samples the pooled covariance is worth to each cell.
+        kappa: how many samples the task's mean is worth to each cell.
+        ridge: s, in (0, 1).
+        unit: how many samples the unit covariance is worth to the pooled one.
+        heavy: multivariate-t predictive if true, else Gaussian with the same covariance.
+    """
+
+    moments: tuple[Moments, ...]
+    task_of_cell: tuple[int, ...]
+    strength: float
+    kappa: float
+    ridge: float
+    unit: float = 1.0
+    heavy: bool = True
+
+    full = True
+
+    @cached_property
+    def pooled(self) -> Tensor:
+        """P = (sum_k S_k + unit I) / (sum_k (n_k - 1) + unit), shape `(D, D)`."""
+        total = sum(seen.scatter for seen in self.moments)
+        assert isinstance(total, Tensor)
+        eye = torch.eye(total.shape[0], dtype=total.dtype, device=total.device)
+        dof = sum(max(seen.count - 1, 0.0) for seen in self.moments)
+        return (total + self.unit * eye) / (dof + self.unit)
+
+    @cached_property
+    def task_mean(self) -> Tensor:
+        """m0 of each task: the mean of its samples, shape `(tasks, D)`."""
+        return torch.stack(
+            [
+                sum((m.count * m.mean for m in seen), torch.zeros(()))
+                / sum(m.count for m in seen)
+                for seen in (
+                    [m for m, t in zip(self.moments, self.task_of_cell, strict=True) if t == task]
+                    for task in range(max(self.task_of_cell) + 1)
+                )
+            ]
+        )
+
+    def law(self, cell: int) -> NormalInverseWishart:
+        """The law of a cell given what was seen of it."""
+        return self._with_ridge(self._prior(self.task_of_cell[cell]).given(self.moments[cell]))
+
+    def blank(self, task: int) -> NormalInverseWishart:
+        """The law of a cell of a task before any sample of that cell."""
+        return self._with_ridge(self._prior(task))
+
+    def _prior(self, task: int) -> NormalInverseWishart:
+        dim = self.pooled.shape[0]
+        return NormalInverseWishart(
+            self.task_mean[task], self.kappa, self.strength + dim + 1, self.strength * self.pooled
+        )
+
+    def _with_ridge(self, law: NormalInverseWishart) -> NormalInverseWishart:
+        dim = law.mean.shape[0]
+        eye = torch.eye(dim, dtype=law.scale.dtype, device=law.scale.device)
+        unit = (law.dof - dim - 1) * eye
+        return replace(law, scale=(1 - self.ridge) * law.scale + self.ridge * unit)
+
+    @cached_property
+    def laws(self) -> tuple[NormalInverseWishart, ...]:
+        """The law of every cell."""
+        return tuple(self.law(cell) for cell in range(len(self.moments)))
+
+    def log_prob(self, z: Tensor, cells: Sequence[int]) -> Tensor:
+        """The predictive of each cell."""
+        columns = [self.laws[cell].log_prob(z) for cell in cells]
+        return torch.stack(columns, dim=-1)
+
+    def sample(self, cells: Tensor, generator: torch.Generator) -> Tensor:
+        """Draws from the predictive of each cell."""
+        z = self.pooled.new_empty((len(cells), self.pooled.shape[0]))
+        for cell in cells.unique().tolist():
+            here = cells == cell
+            z[here] = self.laws[cell].sample(int(here.sum()), generator)
+        return z
+
+    def learned(self, new: Mapping[int, Moments], task_of_cell: Sequence[int]) -> "ClassLatent":
+        """Add the moments of the new samples to those of their cells."""
+        moments = list(self.moments)
+        for cell, seen in sorted(new.items()):
+            if cell < len(moments):
+                moments[cell] = moments[cell].merge(seen)
+            else:
+                moments.append(seen)
+        return replace(self, moments=tuple(moments), task_of_cell=tuple(task_of_cell))
+
+    def without(self, cells: Sequence[int], task_of_cell: Sequence[int]) -> "ClassLatent":
+        """Drop the statistics of some cells."""
+        gone = set(cells)
+        kept = tuple(seen for cell, seen in enumerate(self.moments) if cell not in gone)
+        return replace(self, moments=kept, task_of_cell=tuple(task_of_cell))

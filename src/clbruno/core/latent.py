@@ -1,0 +1,155 @@
+"""The exchangeable Gaussian latent of the paper, one sequence per task and dimension."""
+
+import math
+from dataclasses import dataclass
+from typing import Protocol, Self
+
+import torch
+from torch import Tensor
+
+from clbruno.core.moments import Moments
+from clbruno.errors import InputError
+
+
+class Latent(Protocol):
+    """The law of an exchangeable sequence, closed under conditioning on samples.
+
+    `clbruno.checks.check_latent` holds the contract that every implementation passes.
+    """
+
+    def moments(self, z: Tensor) -> Moments:
+        """The sufficient statistics of the rows of `z`."""
+        ...
+
+    def given(self, seen: Moments) -> Self:
+        """The law of the rest of the sequence after `seen`."""
+        ...
+
+    def nll(self, new: Moments) -> Tensor:
+        """-log p(z_1, .., z_n), from the statistics alone."""
+        ...
+
+    def nll_of(self, z: Tensor) -> Tensor:
+        """The same from the rows themselves, differentiably."""
+        ...
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """log p(z) of each row on its own as the next sample, shape `(n,)`."""
+        ...
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        """`n` rows, each drawn on its own as the next sample."""
+        ...
+
+
+@dataclass(frozen=True)
+class ExchangeableGaussian:
+    """Independent dimensions, each with Var z_i = nu and Cov(z_i, z_j) = rho (paper, section 2.2).
+
+    With delta = nu - rho this is  z_i = m + e_i,  m ~ N(mean, rho),  e_i ~ N(0, delta).
+    With `dof` finite the sequence is a Student-t process with the same covariances (the option
+    of Conditional-BRUNO for short sequences); `dof = inf` is the Gaussian.
+
+    Attributes:
+        mean: mean of m: zero before any sample, shape `(D,)`.
+        rho: variance of m, shape `(D,)`.
+        delta: variance of a sample around m, nu - rho, shape `(D,)`.
+        dof: degrees of freedom of each dimension, over 2; shape `()` or `(D,)`.
+    """
+
+    mean: Tensor
+    rho: Tensor
+    delta: Tensor
+    dof: Tensor
+
+    @classmethod
+    def prior(cls, nu: Tensor, rho: Tensor, dof: float = math.inf) -> "ExchangeableGaussian":
+        """The law before any sample, for `nu > rho > 0`."""
+        if not bool(((rho > 0) & (nu > rho)).all()):
+            raise InputError(
+                "the latent needs nu > rho > 0 in every dimension, got "
+                f"min rho {float(rho.min()):.3g}, min (nu - rho) {float((nu - rho).min()):.3g}"
+            )
+        if not dof > 2:
+            raise InputError(f"the degrees of freedom of a Student-t latent must exceed 2, got {dof}")
+        return cls(torch.zeros_like(rho), rho, nu - rho, torch.tensor(dof, dtype=rho.dtype))
+
+    def moments(self, z: Tensor) -> Moments:
+        """Count, mean and per-dimension scatter of the rows of `z`."""
+        return Moments.of(z, full=False)
+
+    def given(self, seen: Moments) -> "ExchangeableGaussian":
+        """The law of the rest of the sequence: the same family, by Bayes' rule.
+
+        mean' = (delta mean + n rho zbar) / (delta + n rho),   rho' = rho delta / (delta + n rho)
+        and for the Student-t   dof' = dof + n,   (rho', delta') scaled by (dof - 2 + beta) / (dof' - 2)
+        """
+        n = seen.count
+        spread = self.delta + n * self.rho
+        mean = (self.delta * self.mean + n * self.rho * seen.mean) / spread
+        rho = self.rho * self.delta / spread
+        if bool(torch.isinf(self.dof).all()):
+            return ExchangeableGaussian(mean, rho, self.delta, self.dof)
+        factor = (self.dof - 2 + self._beta(seen)) / (self.dof + n - 2)
+        return ExchangeableGaussian(mean, factor * rho, factor * self.delta, self.dof + n)
+
+    def nll(self, new: Moments) -> Tensor:
+        """-log p(z_1, .., z_n), the sum over the dimensions of
+
+        Gaussian:   1/2 [ n log 2 pi + (n - 1) log delta + log(delta + n rho) + beta ]
+        Student-t:  1/2 [ n log((dof - 2) pi) + (n - 1) log delta + log(delta + n rho) ]
+                    + log Gamma(dof / 2) - log Gamma((dof + n) / 2)
+                    + (dof + n) / 2  log(1 + beta / (dof - 2))
+        """
+        n = new.count
+        log_det = (n - 1) * self.delta.log() + (self.delta + n * self.rho).log()
+        beta = self._beta(new)
+        if bool(torch.isinf(self.dof).all()):
+            return 0.5 * (n * math.log(2 * math.pi) + log_det + beta).sum()
+        dof = self.dof
+        return (
+            0.5 * (n * ((dof - 2) * math.pi).log() + log_det)
+            + torch.lgamma(dof / 2)
+            - torch.lgamma((dof + n) / 2)
+            + (dof + n) / 2 * torch.log1p(beta / (dof - 2))
+        ).sum()
+
+    def nll_of(self, z: Tensor) -> Tensor:
+        """-log p(z_1, .., z_n) from the rows: that of their moments."""
+        return self.nll(self.moments(z))
+
+    def log_prob(self, z: Tensor) -> Tensor:
+        """log p(z) of each row as the next sample.
+
+        Gaussian: N(z; mean, delta + rho);  Student-t: the t of that mean and variance.
+        """
+        variance = self.delta + self.rho
+        beta = (z - self.mean).square() / variance
+        if bool(torch.isinf(self.dof).all()):
+            return -0.5 * (math.log(2 * math.pi) + variance.log() + beta).sum(-1)
+        dof = self.dof
+        return (
+            torch.lgamma((dof + 1) / 2)
+            - torch.lgamma(dof / 2)
+            - 0.5 * ((dof - 2) * math.pi * variance).log()
+            - (dof + 1) / 2 * torch.log1p(beta / (dof - 2))
+        ).sum(-1)
+
+    def sample(self, n: int, generator: torch.Generator) -> Tensor:
+        """z = mean + sqrt(delta + rho) e,  e standard normal, or t scaled to variance one."""
+        shape = (n, self.mean.shape[0])
+        noise = torch.randn(shape, generator=generator, dtype=self.mean.dtype)
+        if not bool(torch.isinf(self.dof).all()):
+            chi2 = 2 * torch._standard_gamma((self.dof / 2).expand(shape), generator=generator)
+            noise = noise * ((self.dof - 2) / chi2).sqrt()
+        return self.mean + (self.delta + self.rho).sqrt() * noise.to(self.mean.device)
+
+    def _beta(self, seen: Moments) -> Tensor:
+        """(z - mean)' K^-1 (z - mean) of each dimension.
+
+        = scatter / delta + n (zbar - mean)^2 / (delta + n rho)
+        """
+        n = seen.count
+        return seen.scatter / self.delta + n * (seen.mean - self.mean).square() / (
+            self.delta + n * self.rho
+        )

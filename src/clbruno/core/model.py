@@ -1,0 +1,147 @@
+"""The whole learned state, as one frozen value, and the densities that it answers with."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+
+import torch
+from torch import Tensor
+
+from clbruno.config import Recipe
+from clbruno.core.cells import ClassLatent, TaskLatent
+from clbruno.core.coupling import Context
+from clbruno.core.flow import CellEmbedding, FlowSequence
+from clbruno.core.posterior import Posterior, log_label_prior, log_task_prior
+from clbruno.data.scaling import Scaler
+from clbruno.history import UpdateRecord
+from clbruno.registry import Name, Registry
+
+LEVEL_SAMPLES = 1000
+"""Generated samples per task behind a typicality p-value; its resolution is one in so many."""
+
+CHUNK = 4096
+"""Rows per pass; bounds the memory of an answer."""
+
+
+@dataclass(frozen=True)
+class Model:
+    """A conditional flow, an exchangeable latent and the names that they are about.
+
+        log p(x | t, y) = log p(z | t, y) + log|det df/dx| + log|det scaling|,  z = f(scaled x; t, y)
+
+    A model is never changed: learning makes a new one.
+
+    Attributes:
+        recipe: the numbers it was built with.
+        registry: tasks, labels and cells.
+        scaler: the scale of the inputs, fixed at the first batch.
+        flow: the invertible map, in float64, without gradients.
+        embedding: contexts of the cells, for a conditional flow.
+        latent: the law of z in every cell.
+        temperature: divides the log-odds of labels within each task, shape `(tasks,)`.
+        task_temperature: divides the log-odds of tasks.
+        seed: of the random numbers that later answers need.
+        log: one record per update.
+    """
+
+    recipe: Recipe
+    registry: Registry
+    scaler: Scaler
+    flow: FlowSequence
+    embedding: CellEmbedding | None
+    latent: TaskLatent | ClassLatent
+    temperature: Tensor
+    task_temperature: float
+    seed: int
+    log: tuple[UpdateRecord, ...] = ()
+
+    @property
+    def dim(self) -> int:
+        """Number of features."""
+        return self.scaler.center.shape[0]
+
+    def log_likelihood(self, x: Tensor, cells: Sequence[int] | None = None) -> Tensor:
+        """log p(x | t, y) of raw rows in the units of the data, shape `(n, len(cells))`."""
+        cells = range(len(self.registry.cells)) if cells is None else cells
+        scaled = self.scaler.forward(x.double())
+        with torch.no_grad():
+            if self.embedding is None:
+                z, ladj = self.flow(scaled)
+                value = self.latent.log_prob(z, cells) + ladj[:, None]
+            else:
+                value = torch.stack([self._conditional(scaled, cell) for cell in cells], dim=-1)
+        return value + self.scaler.ladj
+
+    def _conditional(self, scaled: Tensor, cell: int) -> Tensor:
+        z, ladj = self.flow(scaled, self.context(torch.full((len(scaled),), cell)))
+        return self.latent.log_prob(z, [cell])[:, 0] + ladj
+
+    def context(self, cells: Tensor) -> Context | None:
+        """The flow's context for rows of these cells; None for a label-free flow."""
+        return None if self.embedding is None else Context(self.embedding(), cells)
+
+    def posterior(self, x: Tensor) -> Posterior:
+        """Bayes' rule for a chunk of raw rows."""
+        return self.posterior_from(self.log_likelihood(x))
+
+    def posterior_from(self, log_likelihood: Tensor) -> Posterior:
+        """Bayes' rule, given the log-likelihood of every cell."""
+        names = self.registry
+        return Posterior(
+            log_likelihood,
+            log_label_prior(names.counts, names.task_of_cell, self.recipe.label_prior),
+            log_task_prior(names.counts, names.task_of_cell, self.recipe.task_prior),
+            torch.tensor(names.task_of_cell),
+            torch.tensor(names.label_of_cell),
+            self.temperature,
+            self.task_temperature,
+        )
+
+    def sample_latent(self, cells: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
+        """z ~ p(z | cell, data) and the scaled x = f^-1(z; cell), for each entry of `cells`."""
+        with torch.no_grad():
+            z = self.latent.sample(cells, generator)
+            return z, self.flow.inverse(z, self.context(cells))
+
+    def sample(self, cells: Tensor, generator: torch.Generator) -> Tensor:
+        """Rows drawn from the predictive of each entry of `cells`, in the units of the data."""
+        return self.scaler.inverse(self.sample_latent(cells, generator)[1])
+
+    def draw(
+        self, n: int, task: Name | None, label: Name | None, generator: torch.Generator
+    ) -> Tensor:
+        """`n` cells by the priors, of one task and of one label where they are named."""
+        names = self.registry
+        weight = log_label_prior(names.counts, names.task_of_cell, self.recipe.label_prior)
+        weight = weight + log_task_prior(
+            names.counts, names.task_of_cell, self.recipe.task_prior
+        )[list(names.task_of_cell)]
+        if task is not None or label is not None:
+            wanted = torch.zeros(len(names.cells), dtype=torch.bool)
+            wanted[list(names.cells_matching(task, label))] = True
+            weight = weight.masked_fill(~wanted, -torch.inf)
+        return torch.multinomial(weight.exp(), n, replacement=True, generator=generator)
+
+    def draw_cells(self, n: int, task: int, generator: torch.Generator) -> Tensor:
+        """`n` cells of a task, drawn by p(y | t)."""
+        cells = torch.tensor(self.registry.cells_of_task(task))
+        prior = log_label_prior(
+            self.registry.counts, self.registry.task_of_cell, self.recipe.label_prior
+        )
+        return cells[torch.multinomial(prior[cells].exp(), n, True, generator=generator)]
+
+    @cached_property
+    def levels(self) -> Tensor:
+        """Sorted log p(x | t) of samples generated from each task, shape `(tasks, samples)`."""
+        rows = []
+        for task in range(len(self.registry.tasks)):
+            generator = torch.Generator().manual_seed(self.seed + task)
+            x = self.sample(self.draw_cells(LEVEL_SAMPLES, task, generator), generator)
+            rows.append(self.posterior(x).log_evidence()[:, task].sort().values)
+        return torch.stack(rows)
+
+
+def chunks_of(n: int, size: int = CHUNK) -> Iterator[slice]:
+    """Slices that cover `range(n)` in order."""
+    for start in range(0, n, size):
+        yield slice(start, min(start + size, n))

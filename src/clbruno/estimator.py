@@ -1,0 +1,344 @@
+"""The scikit-learn skin: checks what comes in, names what goes out, learns all or nothing."""
+
+from typing import Any, Self
+
+import numpy as np
+import torch
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.utils.validation import check_is_fitted
+
+from clbruno.config import TUNABLE, Recipe, recipe
+from clbruno.core.model import Model, chunks_of
+from clbruno.core.posterior import LOG_FLOOR, Posterior, level_set_p_value
+from clbruno.data.table import Table, kind_of, match_features, read_labels, read_table, read_tasks
+from clbruno.errors import InputError
+from clbruno.learn.engine import Lesson, forget, learn
+from clbruno.learn.progress import Progress
+from clbruno.registry import DEFAULT_TASK
+
+Floats = NDArray[np.float64]
+
+
+class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+    """Learns labelled data that arrive in pieces, keeps no sample, and answers with probabilities.
+
+    Args:
+        recipe: `"default"`, or `"paper"` for the model as it was published.
+        device: `"auto"`, `"cpu"` or `"cuda"`: where the flow is trained.
+        random_state: seed of all randomness; None takes a fresh one.
+        verbose: 1 shows a progress bar for every update.
+        couplings, hidden, ...: any number of the recipe, see `clbruno.config.Recipe`; None keeps
+            the recipe's.
+
+    Attributes:
+        classes_: labels in the order they were learned; the columns of `predict_proba`.
+        tasks_: tasks in the order they were learned; the columns of `predict_task_proba`.
+        class_count_: samples learned of each class, over all tasks.
+        n_updates_: how many batches were learned.
+        n_features_in_: number of features.
+        feature_names_in_: names of the features, if the first batch had any.
+        model_: the learned state, a frozen value.
+
+    >>> import numpy as np
+    >>> rng = np.random.default_rng(0)
+    >>> X = np.vstack([rng.normal(c, 1, (30, 2)) for c in (0, 6, 12)])
+    >>> y = np.repeat(["a", "b", "c"], 30)
+    >>> model = CLBrunoClassifier(random_state=0).partial_fit(X[:60], y[:60])
+    >>> model = model.partial_fit(X[60:], y[60:])
+    >>> model.predict([[0, 0], [6, 6], [12, 12]]).tolist()
+    ['a', 'b', 'c']
+    """
+
+    def __init__(
+        self,
+        recipe: str = "default",
+        *,
+        device: str = "auto",
+        random_state: Any = None,
+        verbose: int = 0,
+        couplings: int | None = None,
+        hidden: int | None = None,
+        context_dim: int | None = None,
+        whiten: bool | None = None,
+        latent: str | None = None,
+        dof: float | None = None,
+        strength: float | None = None,
+        ridge: float | None = None,
+        kappa: float | None = None,
+        memory: int | None = None,
+        alpha_1: float | None = None,
+        alpha_2: float | None = None,
+        replay: int | None = None,
+        replay_per_task: bool | None = None,
+        batch_size: int | None = None,
+        learning_rate: float | None = None,
+        max_epochs: int | None = None,
+        patience: int | None = None,
+        validation_share: float | None = None,
+        label_prior: str | None = None,
+        task_prior: str | None = None,
+        min_class_size: int | None = None,
+    ) -> None:
+        self.recipe = recipe
+        self.device = device
+        self.random_state = random_state
+        self.verbose = verbose
+        self.couplings = couplings
+        self.hidden = hidden
+        self.context_dim = context_dim
+        self.whiten = whiten
+        self.latent = latent
+        self.dof = dof
+        self.strength = strength
+        self.ridge = ridge
+        self.kappa = kappa
+        self.memory = memory
+        self.alpha_1 = alpha_1
+        self.alpha_2 = alpha_2
+        self.replay = replay
+        self.replay_per_task = replay_per_task
+        self.batch_size = batch_size
+        self.learning_rate = learning_rate
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.validation_share = validation_share
+        self.label_prior = label_prior
+        self.task_prior = task_prior
+        self.min_class_size = min_class_size
+
+    def fit(self, X: Any, y: Any, task: Any = DEFAULT_TASK) -> Self:
+        """Start afresh and learn one batch.
+
+        Args:
+            X: array, memory map, data frame or AnnData, rows by features.
+            y: one label per row, all of one kind.
+            task: the task of the rows: one name, or one per row.
+        """
+        return self._learn(None, X, y, task)
+
+    def partial_fit(self, X: Any, y: Any, task: Any = DEFAULT_TASK, classes: Any = None) -> Self:
+        """Learn one more batch: new tasks, new classes, more samples of known ones, in any mix.
+
+        Training works on a copy: an error or an interruption leaves the estimator as it was.
+
+        Args:
+            X: array, memory map, data frame or AnnData, rows by features.
+            y: one label per row, of the kind that was learned before.
+            task: the task of the rows: one name, or one per row.
+            classes: accepted for the sake of scikit-learn's habits; classes may appear at any time.
+        """
+        return self._learn(getattr(self, "model_", None), X, y, task)
+
+    def predict(self, X: Any, task: Any = None) -> NDArray[Any]:
+        """The most probable label of each row; of its task's labels where `task` is given."""
+        return self.classes_[self.predict_proba(X, task).argmax(axis=1)]
+
+    def predict_proba(self, X: Any, task: Any = None) -> Floats:
+        """p(y | x), marginal over tasks, or p(y | t, x) where `task` is given; columns `classes_`."""
+        return np.exp(self._log_label(X, task))
+
+    def predict_log_proba(self, X: Any, task: Any = None) -> Floats:
+        """The logarithm of `predict_proba`, never below -708."""
+        return np.maximum(self._log_label(X, task), LOG_FLOOR)
+
+    def predict_task(self, X: Any) -> NDArray[Any]:
+        """The most probable task of each row."""
+        return self.tasks_[self.predict_task_proba(X).argmax(axis=1)]
+
+    def predict_task_proba(self, X: Any) -> Floats:
+        """p(t | x); columns `tasks_`."""
+        return self._answer(X, lambda posterior, _: posterior.log_task().exp())
+
+    def score_samples(self, X: Any, task: Any = None) -> Floats:
+        """log p(x), or log p(x | t) where `task` is given, in the units of the data."""
+        tasks = self._known_tasks(X, task)
+
+        def density(posterior: Posterior, rows: slice) -> torch.Tensor:
+            if tasks is None:
+                return posterior.log_density()
+            return posterior.log_evidence().gather(1, tasks[rows, None])[:, 0]
+
+        return self._answer(X, density)
+
+    def typicality(self, X: Any, task: Any = None) -> Floats:
+        """A p-value in (0, 1]: small means unlike anything seen (level sets, supplement A.3).
+
+        The share of samples generated from the task that are less probable than the row; without
+        a task, that of the task it is most typical of.
+        """
+        tasks = self._known_tasks(X, task)
+        levels = self.model_.levels
+
+        def p_value(posterior: Posterior, rows: slice) -> torch.Tensor:
+            evidence = posterior.log_evidence()
+            each = torch.stack(
+                [level_set_p_value(evidence[:, t], levels[t]) for t in range(len(levels))], dim=1
+            )
+            return each.amax(1) if tasks is None else each.gather(1, tasks[rows, None])[:, 0]
+
+        return self._answer(X, p_value)
+
+    def sample(
+        self, n: int = 1, task: Any = None, label: Any = None, random_state: int | None = None
+    ) -> tuple[Floats, NDArray[Any]]:
+        """Draw rows from what was learned.
+
+        Args:
+            n: how many.
+            task: draw from this task; None draws the task from its prior.
+            label: draw this label; None draws it from p(y | t).
+            random_state: seed; None takes a fresh one.
+
+        Returns:
+            the rows, and their labels.
+        """
+        check_is_fitted(self, "model_")
+        if isinstance(n, bool) or not hasattr(n, "__index__") or n < 1:
+            raise InputError(f"n must be a whole number of at least 1, got {n!r}")
+        seed = np.random.SeedSequence(random_state).generate_state(1)[0]
+        generator = torch.Generator().manual_seed(int(seed))
+        cells = self.model_.draw(n, task, label, generator)
+        x = self.model_.sample(cells, generator)
+        labels = np.array(self.model_.registry.label_of_cell)[cells.numpy()]
+        return x.numpy(), self.classes_[labels]
+
+    def forget(self, task: Any = None, label: Any = None) -> Self:
+        """Drop what is kept of a task, of a label, or of a label in one task.
+
+        Statistics and embeddings go; the flow was trained with the data, and so may the pooled
+        covariance of the other classes still carry traces of them.
+        """
+        check_is_fitted(self, "model_")
+        self.model_ = forget(self.model_, task, label)
+        return self
+
+    @property
+    def classes_(self) -> NDArray[Any]:
+        """Labels in the order they were learned."""
+        return _column(self._fitted().registry.labels)
+
+    @property
+    def tasks_(self) -> NDArray[Any]:
+        """Tasks in the order they were learned."""
+        return _column(self._fitted().registry.tasks)
+
+    @property
+    def class_count_(self) -> NDArray[np.int64]:
+        """Samples learned of each class, over all tasks."""
+        registry = self._fitted().registry
+        count = np.zeros(len(registry.labels), dtype=np.int64)
+        np.add.at(count, list(registry.label_of_cell), list(registry.counts))
+        return count
+
+    @property
+    def n_updates_(self) -> int:
+        """How many batches were learned."""
+        return len(self._fitted().log)
+
+    def _fitted(self) -> Model:
+        if not hasattr(self, "model_"):
+            raise AttributeError("nothing was learned yet; call fit or partial_fit first")
+        return self.model_
+
+    def _recipe(self) -> Recipe:
+        given = {name: getattr(self, name) for name in TUNABLE}
+        return recipe(self.recipe, **{k: v for k, v in given.items() if v is not None})
+
+    def _learn(self, old: Model | None, X: Any, y: Any, task: Any) -> Self:
+        settings = self._recipe()
+        owner = type(self).__name__
+        table = read_table(X, owner)
+        labels = read_labels(y, len(table.x))
+        tasks = read_tasks(DEFAULT_TASK if task is None else task, len(table.x))
+        x = table.x
+        if old is not None:
+            x = match_features(table, self._names(), self.n_features_in_, owner)
+            _same_kind(labels[0], old.registry.labels[0], "labels")
+            _same_kind(tasks[0], old.registry.tasks[0], "tasks")
+        lesson = Lesson(x, tasks, labels, settings, self._seed(old), self._device())
+        with Progress(self.verbose, f"update {1 if old is None else len(old.log) + 1}") as progress:
+            model = learn(old, lesson, progress.on_epoch)
+        if old is None:
+            self._remember_features(table)
+        self.model_ = model
+        return self
+
+    def _remember_features(self, table: Table) -> None:
+        self.n_features_in_ = table.x.shape[1]
+        if hasattr(self, "feature_names_in_"):
+            del self.feature_names_in_
+        if table.names is not None:
+            self.feature_names_in_ = np.array(table.names, dtype=object)
+
+    def _names(self) -> tuple[str, ...] | None:
+        names = getattr(self, "feature_names_in_", None)
+        return None if names is None else tuple(names)
+
+    def _seed(self, old: Model | None) -> int:
+        """The seed of a model is drawn once; later updates follow from it, in this process or not."""
+        if old is not None:
+            return old.seed
+        state = self.random_state
+        if isinstance(state, np.random.RandomState):
+            return int(state.randint(2**31))
+        if state is not None and (isinstance(state, bool) or not hasattr(state, "__index__")):
+            raise InputError(f"random_state must be a whole number or None, got {state!r}")
+        return int(np.random.SeedSequence(state).generate_state(1)[0])
+
+    def _device(self) -> torch.device:
+        if self.device == "auto":
+            return torch.device("cuda" if torch.cuda.is_available() else "cpu")
+        try:
+            return torch.empty(0, device=self.device).device
+        except (RuntimeError, AssertionError, TypeError) as error:
+            raise InputError(f"device {self.device!r} cannot be used here: {error}") from None
+
+    def _input(self, X: Any) -> NDArray[Any]:
+        check_is_fitted(self, "model_")
+        owner = type(self).__name__
+        return match_features(read_table(X, owner), self._names(), self.n_features_in_, owner)
+
+    def _known_tasks(self, X: Any, task: Any) -> torch.Tensor | None:
+        check_is_fitted(self, "model_")
+        if task is None:
+            return None
+        rows = X.shape[0] if hasattr(X, "shape") else len(X)
+        names = read_tasks(task, rows)
+        place = {name: self.model_.registry.task_index(name) for name in dict.fromkeys(names)}
+        return torch.tensor([place[name] for name in names])
+
+    def _log_label(self, X: Any, task: Any) -> Floats:
+        tasks = self._known_tasks(X, task)
+
+        def answer(posterior: Posterior, rows: slice) -> torch.Tensor:
+            if tasks is None:
+                return posterior.log_label()
+            return posterior.log_label_in(tasks[rows], len(self.model_.registry.labels))
+
+        return self._answer(X, answer)
+
+    def _answer(self, X: Any, question: Any) -> Floats:
+        """Ask a question of the posterior, chunk by chunk."""
+        x = self._input(X)
+        answers = [
+            question(self.model_.posterior(_tensor(x[rows])), rows).numpy()
+            for rows in chunks_of(len(x))
+        ]
+        return np.concatenate(answers)
+
+
+def _tensor(x: ArrayLike) -> torch.Tensor:
+    return torch.from_numpy(np.array(x, dtype=np.float64))
+
+
+def _column(names: tuple[Any, ...]) -> NDArray[Any]:
+    return np.array(names)
+
+
+def _same_kind(new: Any, old: Any, what: str) -> None:
+    if type(new) is not type(old):
+        raise InputError(
+            f"{what} were {kind_of(old)} so far (such as {old!r}) and are {kind_of(new)} now (such "
+            f"as {new!r}); convert them to one kind"
+        )

@@ -1,0 +1,230 @@
+"""One update from beginning to end: an old model and new data in, a new model out."""
+
+import time
+import warnings
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from clbruno.config import Recipe
+from clbruno.core.cells import ClassLatent, TaskLatent
+from clbruno.core.flow import FlowSequence, Whitening
+from clbruno.core.model import Model
+from clbruno.data.scaling import Scaler
+from clbruno.errors import InputError, SmallClassWarning
+from clbruno.history import UpdateRecord, fingerprint, now, versions
+from clbruno.learn.batch import Batch
+from clbruno.learn.problem import Increment, moments_of
+from clbruno.learn.replay import Teacher
+from clbruno.learn.student import Student, whitened
+from clbruno.learn.trainer import Epoch, train
+from clbruno.learn.tuning import held_back_figures, tuned
+from clbruno.registry import Registry
+
+STRUCTURE = ("couplings", "hidden", "context_dim", "whiten", "latent", "dof")
+"""Settings that a model keeps for life."""
+
+
+@dataclass(frozen=True)
+class Lesson:
+    """One batch to learn.
+
+    Attributes:
+        x: raw rows, shape `(n, D)`.
+        tasks: task of each row.
+        labels: label of each row.
+        recipe: the numbers to learn with.
+        seed: of the model; the update's own random numbers follow from it and its number.
+        device: where the flow is trained.
+    """
+
+    x: NDArray[Any]
+    tasks: list[Any]
+    labels: list[Any]
+    recipe: Recipe
+    seed: int
+    device: torch.device
+
+
+def learn(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None]) -> Model:
+    """The model after one more batch. The old one is only read.
+
+    Eq. 3 if there is no old model, else eq. 5 for new tasks and eq. 8 for new samples of known
+    ones, both at once where a batch holds both.
+    """
+    began = time.perf_counter()
+    recipe, number = lesson.recipe, 1 if old is None else len(old.log) + 1
+    if old is not None:
+        _same_structure(old.recipe, recipe)
+    known = Registry() if old is None else old.registry
+    registry, cell = enrol(known, lesson.tasks, lesson.labels)
+    scaler = Scaler.fit(lesson.x) if old is None else old.scaler
+    batch = Batch(lesson.x, cell, np.arange(len(cell)), scaler)
+    small = _small_cells(registry, recipe, batch)
+
+    rng = np.random.default_rng([lesson.seed, number])
+    generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
+    new, held = batch.split(recipe.validation_share, rng)
+    if old is None:
+        student = Student.start(lesson.x.shape[1], recipe, registry, generator)
+        base = _empty_latent(recipe, lesson.x.shape[1])
+        if recipe.whiten:
+            student = _with_whitening(student, new)
+        teacher = None
+    else:
+        student, base = Student.of(old, registry, generator), old.latent
+        teacher = Teacher(old, recipe.replay, recipe.replay_per_task) if recipe.replay else None
+    student = student.to(lesson.device)
+    increment = Increment(recipe, registry, student, base, new, held, teacher, rng, generator)
+    epochs = 0
+    if recipe.max_epochs and any(True for _ in student.parameters()):
+        epochs = train(
+            student,
+            increment,
+            learning_rate=recipe.learning_rate,
+            max_epochs=recipe.max_epochs,
+            patience=recipe.patience,
+            on_epoch=on_epoch,
+        )
+    trial = tuned(_assembled(increment, new, old, lesson), held if len(held) else new)
+    latent = increment.latent_with(batch)
+    if isinstance(latent, ClassLatent) and isinstance(trial.latent, ClassLatent):
+        latent = replace(latent, strength=trial.latent.strength, ridge=trial.latent.ridge)
+    record = UpdateRecord(
+        number=number,
+        time=now(),
+        counts=_counts(registry, batch),
+        fingerprint=fingerprint(lesson.x, cell),
+        recipe=recipe.name,
+        seed=lesson.seed,
+        versions=versions(),
+        seconds=round(time.perf_counter() - began, 3),
+        epochs=epochs,
+        before={} if old is None else held_back_figures(old, registry, held),
+        after=held_back_figures(trial, registry, held),
+        small=small,
+    )
+    log = (record,) if old is None else (*old.log, record)
+    return replace(trial, latent=latent, log=log)
+
+
+def enrol(
+    registry: Registry, tasks: list[Any], labels: list[Any]
+) -> tuple[Registry, NDArray[np.int64]]:
+    """The registry with these rows counted, and the cell of each row.
+
+    Tasks are entered as they come, the labels of a batch in sorted order.
+    """
+    for task in dict.fromkeys(tasks):
+        here = [label for name, label in zip(tasks, labels, strict=True) if name == task]
+        names = sorted(set(here))
+        tally = dict.fromkeys(names, 0)
+        for label in here:
+            tally[label] += 1
+        registry = registry.extended(task, names, list(tally.values()))
+    pairs = {pair: registry.cell_index(*pair) for pair in set(zip(tasks, labels, strict=True))}
+    cell = [pairs[pair] for pair in zip(tasks, labels, strict=True)]
+    return registry, np.array(cell, dtype=np.int64)
+
+
+def forget(model: Model, task: Any, label: Any) -> Model:
+    """The model without the statistics and contexts of a task, a label, or one of its cells."""
+    names = model.registry
+    gone = names.cells_matching(task, label)
+    registry = names.without(gone)
+    if not registry.cells:
+        raise InputError("nothing would be left of the model; delete its file instead")
+    kept = [at for at in range(len(names.cells)) if at not in set(gone)]
+    tasks = list(dict.fromkeys(names.task_of_cell[at] for at in kept))
+    embedding = model.embedding
+    if embedding is not None:
+        embedding = embedding.restricted(tasks, kept, torch.tensor(registry.task_of_cell))
+    return replace(
+        model,
+        registry=registry,
+        embedding=embedding,
+        latent=model.latent.without(gone, registry.task_of_cell),
+        temperature=model.temperature[tasks],
+    )
+
+
+def _assembled(increment: Increment, new: Batch, old: Model | None, lesson: Lesson) -> Model:
+    """The student's parts as a model whose statistics are those of the training rows."""
+    student = increment.student.cpu().double().eval().requires_grad_(False)
+    tasks = len(increment.registry.tasks)
+    temperature = torch.ones(tasks, dtype=torch.float64)
+    if old is not None:
+        temperature[: len(old.temperature)] = old.temperature
+    return Model(
+        recipe=lesson.recipe,
+        registry=increment.registry,
+        scaler=new.scaler,
+        flow=student.flow,
+        embedding=student.embedding,
+        latent=increment.latent_with(new),
+        temperature=temperature,
+        task_temperature=1.0 if old is None else old.task_temperature,
+        seed=lesson.seed,
+    )
+
+
+def _empty_latent(recipe: Recipe, dim: int) -> TaskLatent | ClassLatent:
+    if recipe.latent == "task":
+        nothing = torch.zeros((0, dim), dtype=torch.float64)
+        return TaskLatent(nothing, nothing, (), (), recipe.dof)
+    return ClassLatent(
+        (),
+        (),
+        strength=8.0 * dim if recipe.strength is None else recipe.strength,
+        kappa=recipe.kappa,
+        ridge=0.05 if recipe.ridge is None else recipe.ridge,
+    )
+
+
+def _with_whitening(student: Student, new: Batch) -> Student:
+    """Whiten by the pooled within-cell scatter of the first batch."""
+    seen = moments_of(student, new, full=True)
+    latent = ClassLatent((), (), strength=1.0, kappa=1.0, ridge=0.5)
+    latent = latent.learned(seen, [0] * len(seen))
+    whitening = Whitening.of(latent.task_mean[0], latent.pooled, ridge=0.1)
+    return whitened(student, whitening)
+
+
+def _same_structure(old: Recipe, new: Recipe) -> None:
+    for name in STRUCTURE:
+        if getattr(old, name) != getattr(new, name):
+            raise InputError(
+                f"{name} is {getattr(old, name)!r} in this model and cannot become "
+                f"{getattr(new, name)!r}; start a new model with fit"
+            )
+
+
+def _counts(registry: Registry, batch: Batch) -> tuple[tuple[Any, Any, int], ...]:
+    tally = np.bincount(batch.cell, minlength=len(registry.cells))
+    return tuple(
+        (registry.tasks[task], registry.labels[label], int(count))
+        for (task, label), count in zip(registry.cells, tally, strict=True)
+        if count
+    )
+
+
+def _small_cells(
+    registry: Registry, recipe: Recipe, batch: Batch
+) -> tuple[tuple[Any, Any], ...]:
+    """Cells under the smallest class size, with a warning for those in this batch."""
+    small = [at for at, count in enumerate(registry.counts) if count < recipe.min_class_size]
+    touched = sorted(set(small) & set(batch.cells))
+    if touched:
+        names = [registry.labels[registry.cells[at][1]] for at in touched]
+        warnings.warn(
+            f"fewer than {recipe.min_class_size} samples of {', '.join(map(repr, names[:5]))}"
+            f"{' and others' if len(names) > 5 else ''}: the statistics of so small a class come "
+            "close to showing its samples (the mean of one sample is that sample)",
+            SmallClassWarning,
+            stacklevel=4,
+        )
+    return tuple((registry.tasks[registry.cells[at][0]], registry.labels[registry.cells[at][1]]) for at in small)
