@@ -22,8 +22,8 @@ class Recipe:
         latent: `"task"`, the paper's exchangeable Gaussian per task, or `"class"`, the
             conjugate law per (task, class).
         dof: degrees of freedom of the task latent's Student-t option; inf is the Gaussian.
-        strength: v0, samples that the pooled covariance is worth to a class; None learns it.
-        ridge: share of the unit covariance in every class's; None learns it.
+        strength: v0, samples that the pooled covariance is worth to a class; None is 0.3 D.
+        ridge: share of the unit covariance in every class's; None chooses it by leave-one-out.
         kappa: samples that a task's mean is worth to a class.
         memory: most numbers that all classes' covariances may take together.
         alpha_1: weight of the likelihood of pseudo-data.
@@ -35,6 +35,8 @@ class Recipe:
         max_epochs: most passes over a new batch of data; 0 learns in closed form alone.
         patience: epochs without a better validation score before training stops.
         validation_share: share of a new batch held back to stop the training.
+        frozen: learn statistics alone and leave flow, ridge and temperature as they are: exact,
+            in closed form, and the order of the batches does not matter.
         label_prior: p(y | t) from the `"counts"` or `"uniform"`.
         task_prior: p(t) `"uniform"` or from the `"counts"`.
         min_class_size: classes with fewer samples bring a warning.
@@ -60,6 +62,7 @@ class Recipe:
     max_epochs: int
     patience: int
     validation_share: float
+    frozen: bool
     label_prior: Literal["counts", "uniform"]
     task_prior: Literal["uniform", "counts"]
     min_class_size: int
@@ -109,7 +112,9 @@ def _is_int(value: Any) -> bool:
 
 def _is_real(value: Any) -> bool:
     return (
-        not isinstance(value, bool) and (_is_int(value) or isinstance(value, float)) and value == value
+        not isinstance(value, bool)
+        and (_is_int(value) or isinstance(value, float))
+        and value == value
     )
 
 
@@ -134,6 +139,7 @@ _BOUNDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "max_epochs": _whole(0),
     "patience": _whole(1),
     "validation_share": _real(0, 1, closed=True),
+    "frozen": _flag(),
     "label_prior": _one_of("counts", "uniform"),
     "task_prior": _one_of("uniform", "counts"),
     "min_class_size": _whole(1),
@@ -164,13 +170,14 @@ RECIPES = {
         max_epochs=100,
         patience=10,
         validation_share=0.1,
+        frozen=False,
         label_prior="counts",
         task_prior="uniform",
         min_class_size=5,
     ),
     "default": Recipe(
         name="default",
-        couplings=6,
+        couplings=0,
         hidden=256,
         context_dim=0,
         whiten=False,
@@ -189,6 +196,7 @@ RECIPES = {
         max_epochs=30,
         patience=3,
         validation_share=0.1,
+        frozen=False,
         label_prior="counts",
         task_prior="uniform",
         min_class_size=5,

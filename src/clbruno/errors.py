@@ -9,6 +9,10 @@ class InputError(CLBrunoError, ValueError):
     """Something the caller handed in is wrong, and the caller can mend it."""
 
 
+class InputTypeError(InputError, TypeError):
+    """A value is of a type that cannot be used, and the caller can mend it."""
+
+
 class ModelFileError(CLBrunoError):
     """A model file is damaged, hostile, foreign, or newer than this library."""
 

@@ -76,6 +76,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         max_epochs: int | None = None,
         patience: int | None = None,
         validation_share: float | None = None,
+        frozen: bool | None = None,
         label_prior: str | None = None,
         task_prior: str | None = None,
         min_class_size: int | None = None,
@@ -103,6 +104,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.max_epochs = max_epochs
         self.patience = patience
         self.validation_share = validation_share
+        self.frozen = frozen
         self.label_prior = label_prior
         self.task_prior = task_prior
         self.min_class_size = min_class_size
@@ -135,7 +137,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self.classes_[self.predict_proba(X, task).argmax(axis=1)]
 
     def predict_proba(self, X: Any, task: Any = None) -> Floats:
-        """p(y | x), marginal over tasks, or p(y | t, x) where `task` is given; columns `classes_`."""
+        """p(y | x), or p(y | t, x) where `task` is given; one column per entry of `classes_`."""
         return np.exp(self._log_label(X, task))
 
     def predict_log_proba(self, X: Any, task: Any = None) -> Floats:
@@ -237,9 +239,9 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return len(self._fitted().log)
 
     def _fitted(self) -> Model:
-        if not hasattr(self, "model_"):
-            raise AttributeError("nothing was learned yet; call fit or partial_fit first")
-        return self.model_
+        check_is_fitted(self, "model_")
+        model: Model = self.model_
+        return model
 
     def _recipe(self) -> Recipe:
         given = {name: getattr(self, name) for name in TUNABLE}
@@ -276,7 +278,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return None if names is None else tuple(names)
 
     def _seed(self, old: Model | None) -> int:
-        """The seed of a model is drawn once; later updates follow from it, in this process or not."""
+        """The seed of a model is drawn once; every later update's follows from it."""
         if old is not None:
             return old.seed
         state = self.random_state

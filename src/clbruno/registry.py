@@ -84,8 +84,7 @@ class Registry:
         if at not in self._cell_at:
             known = [self.labels[y] for t, y in self.cells if t == at[0]]
             raise InputError(
-                f"label {label!r} was never learned in task {task!r}; "
-                f"its labels: {_first(known)}"
+                f"label {label!r} was never learned in task {task!r}; its labels: {_first(known)}"
             )
         return self._cell_at[at]
 

@@ -82,9 +82,8 @@ class TaskLatent:
 
     def learned(self, new: Mapping[int, Moments], task_of_cell: Sequence[int]) -> "TaskLatent":
         """Add the moments of the new samples to those of their tasks."""
-        moments = list(self.moments)
-        for _ in range(len(self.nu) - len(moments)):
-            moments.append(Moments.empty(self.nu.shape[1], full=False))
+        nothing = Moments.empty(self.nu.shape[1], full=False)
+        moments = [*self.moments, *[nothing] * (len(self.nu) - len(self.moments))]
         for cell, seen in new.items():
             moments[task_of_cell[cell]] = moments[task_of_cell[cell]].merge(seen)
         return replace(self, moments=tuple(moments), task_of_cell=tuple(task_of_cell))
@@ -110,6 +109,23 @@ class TaskLatent:
 
 
 @dataclass(frozen=True)
+class Thin:
+    """A cell's statistics in few numbers: what its scatter has beyond the pooled covariance P.
+
+        scatter = n P + factor factor'
+
+    Attributes:
+        count: n.
+        mean: shape `(D,)`.
+        factor: shape `(D, rank)`.
+    """
+
+    count: float
+    mean: Tensor
+    factor: Tensor
+
+
+@dataclass(frozen=True)
 class ClassLatent:
     """Ours: each cell an exchangeable sequence of its own, with covariances pooled over the cells.
 
@@ -123,66 +139,74 @@ class ClassLatent:
     v0 to infinity is linear discriminant analysis, v0 to 0 the quadratic one.
 
     Attributes:
-        moments: what was seen of each cell, with full scatter.
+        moments: what was seen of each cell, in full or, past the memory limit, thin.
+        within: sum of the cells' scatters, exact whatever the cells keep, shape `(D, D)`.
         task_of_cell: task of each cell.
         strength: v0, how many samples the pooled covariance is worth to each cell.
         kappa: how many samples the task's mean is worth to each cell.
         ridge: s, in (0, 1).
+        memory: most numbers that the cells may keep together.
         unit: how many samples the unit covariance is worth to the pooled one.
-        heavy: multivariate-t predictive if true, else Gaussian with the same covariance.
     """
 
-    moments: tuple[Moments, ...]
+    moments: tuple[Moments | Thin, ...]
+    within: Tensor
     task_of_cell: tuple[int, ...]
     strength: float
     kappa: float
     ridge: float
+    memory: int = 2_000_000
     unit: float = 1.0
-    heavy: bool = True
 
     full = True
 
     @cached_property
     def pooled(self) -> Tensor:
         """P = (sum_k S_k + unit I) / (sum_k (n_k - 1) + unit), shape `(D, D)`."""
-        total = sum(seen.scatter for seen in self.moments)
-        assert isinstance(total, Tensor)
-        eye = torch.eye(total.shape[0], dtype=total.dtype, device=total.device)
-        dof = sum(max(seen.count - 1, 0.0) for seen in self.moments)
-        return (total + self.unit * eye) / (dof + self.unit)
+        eye = torch.eye(len(self.within), dtype=torch.float64)
+        return (self.within + self.unit * eye) / (self.degrees + self.unit)
+
+    @property
+    def degrees(self) -> float:
+        """Degrees of freedom of the pooled scatter, sum_k (n_k - 1)."""
+        return sum(max(seen.count - 1, 0.0) for seen in self.moments)
 
     @cached_property
     def task_mean(self) -> Tensor:
         """m0 of each task: the mean of its samples, shape `(tasks, D)`."""
-        return torch.stack(
-            [
-                sum((m.count * m.mean for m in seen), torch.zeros(()))
-                / sum(m.count for m in seen)
-                for seen in (
-                    [m for m, t in zip(self.moments, self.task_of_cell, strict=True) if t == task]
-                    for task in range(max(self.task_of_cell) + 1)
-                )
-            ]
-        )
+        tasks = torch.tensor(self.task_of_cell)
+        count = torch.tensor([seen.count for seen in self.moments], dtype=torch.float64)
+        mean = torch.stack([seen.mean for seen in self.moments])
+        shape = (int(tasks.max()) + 1, mean.shape[1])
+        total = torch.zeros(shape, dtype=torch.float64).index_add_(0, tasks, count[:, None] * mean)
+        samples = torch.zeros(shape[0], dtype=torch.float64).index_add_(0, tasks, count)
+        return total / samples[:, None]
+
+    def seen(self, cell: int) -> Moments:
+        """The statistics of a cell in full."""
+        moments = self.moments[cell]
+        if isinstance(moments, Moments):
+            return moments
+        scatter = moments.count * self.pooled + moments.factor @ moments.factor.mT
+        return Moments(moments.count, moments.mean, scatter)
 
     def law(self, cell: int) -> NormalInverseWishart:
         """The law of a cell given what was seen of it."""
-        return self._with_ridge(self._prior(self.task_of_cell[cell]).given(self.moments[cell]))
+        return self._with_ridge(self._prior(self.task_of_cell[cell]).given(self.seen(cell)))
 
     def blank(self, task: int) -> NormalInverseWishart:
         """The law of a cell of a task before any sample of that cell."""
         return self._with_ridge(self._prior(task))
 
     def _prior(self, task: int) -> NormalInverseWishart:
-        dim = self.pooled.shape[0]
+        dim = len(self.within)
         return NormalInverseWishart(
             self.task_mean[task], self.kappa, self.strength + dim + 1, self.strength * self.pooled
         )
 
     def _with_ridge(self, law: NormalInverseWishart) -> NormalInverseWishart:
-        dim = law.mean.shape[0]
-        eye = torch.eye(dim, dtype=law.scale.dtype, device=law.scale.device)
-        unit = (law.dof - dim - 1) * eye
+        dim = len(self.within)
+        unit = (law.dof - dim - 1) * torch.eye(dim, dtype=torch.float64)
         return replace(law, scale=(1 - self.ridge) * law.scale + self.ridge * unit)
 
     @cached_property
@@ -191,30 +215,67 @@ class ClassLatent:
         return tuple(self.law(cell) for cell in range(len(self.moments)))
 
     def log_prob(self, z: Tensor, cells: Sequence[int]) -> Tensor:
-        """The predictive of each cell."""
-        columns = [self.laws[cell].log_prob(z) for cell in cells]
-        return torch.stack(columns, dim=-1)
+        """The predictive of each cell, a multivariate t."""
+        return torch.stack([self.laws[cell].log_prob(z) for cell in cells], dim=-1)
 
     def sample(self, cells: Tensor, generator: torch.Generator) -> Tensor:
         """Draws from the predictive of each cell."""
-        z = self.pooled.new_empty((len(cells), self.pooled.shape[0]))
+        z = self.within.new_empty((len(cells), len(self.within)))
         for cell in cells.unique().tolist():
             here = cells == cell
             z[here] = self.laws[cell].sample(int(here.sum()), generator)
         return z
 
     def learned(self, new: Mapping[int, Moments], task_of_cell: Sequence[int]) -> "ClassLatent":
-        """Add the moments of the new samples to those of their cells."""
-        moments = list(self.moments)
-        for cell, seen in sorted(new.items()):
+        """Add the moments of the new samples to those of their cells, within the memory limit."""
+        moments, within = list(self.moments), self.within
+        for cell, more in sorted(new.items()):
             if cell < len(moments):
-                moments[cell] = moments[cell].merge(seen)
+                before = self.seen(cell)
+                merged = before.merge(more)
+                within = within + (merged.scatter - before.scatter)
+                moments[cell] = merged
             else:
-                moments.append(seen)
-        return replace(self, moments=tuple(moments), task_of_cell=tuple(task_of_cell))
+                within = within + more.scatter
+                moments.append(more)
+        grown = replace(
+            self, moments=tuple(moments), within=within, task_of_cell=tuple(task_of_cell)
+        )
+        return grown.thinned()
+
+    def thinned(self) -> "ClassLatent":
+        """The same within the memory limit: where full scatters do not fit, thin ones.
+
+        A factor keeps the directions in which the cell varies most beyond P, in the metric
+        M = (1 - s) P + s I that the predictive sees:  the largest eigenvalues of
+        M^(-1/2) (S_k - n_k P) M^(-1/2)
+        """
+        cells, dim = len(self.moments), len(self.within)
+        if cells * dim * dim <= self.memory:
+            return self
+        rank = max(1, min(dim, self.memory // (cells * dim)))
+        values, vectors = torch.linalg.eigh(self.pooled)
+        metric = (1 - self.ridge) * values + self.ridge
+        root, unroot = (
+            (vectors * metric.sqrt()) @ vectors.mT,
+            (vectors * metric.rsqrt()) @ vectors.mT,
+        )
+        thin = []
+        for moments in self.moments:
+            if isinstance(moments, Thin):
+                thin.append(replace(moments, factor=moments.factor[:, :rank]))
+                continue
+            beyond = unroot @ (moments.scatter - moments.count * self.pooled) @ unroot
+            gain, direction = torch.linalg.eigh(beyond)
+            gain, direction = gain.flip(0)[:rank].clamp(min=0), direction.flip(1)[:, :rank]
+            thin.append(Thin(moments.count, moments.mean, root @ (direction * gain.sqrt())))
+        return replace(self, moments=tuple(thin))
 
     def without(self, cells: Sequence[int], task_of_cell: Sequence[int]) -> "ClassLatent":
         """Drop the statistics of some cells."""
         gone = set(cells)
+        within = self.within
+        for cell in gone:
+            within = within - self.seen(cell).scatter
         kept = tuple(seen for cell, seen in enumerate(self.moments) if cell not in gone)
-        return replace(self, moments=kept, task_of_cell=tuple(task_of_cell))
+        return replace(self, moments=kept, within=within, task_of_cell=tuple(task_of_cell))

@@ -13,7 +13,9 @@ from clbruno.errors import InputError
 
 @dataclass(frozen=True)
 class NormalInverseWishart:
-    """An exchangeable sequence  z_i ~ N(mu, Sigma),  mu ~ N(mean, Sigma / kappa),  Sigma ~ IW(scale, dof).
+    """An exchangeable sequence around a mean and with a covariance that are both unknown.
+
+        z_i ~ N(mu, Sigma),  mu ~ N(mean, Sigma / kappa),  Sigma ~ InverseWishart(scale, dof)
 
     E[Sigma] = scale / (dof - D - 1). The paper's latent is its diagonal special case with one
     sequence per task; streaming LDA is dof to infinity, QDA is dof to D + 1.
@@ -35,7 +37,9 @@ class NormalInverseWishart:
         if not self.kappa > 0:
             raise InputError(f"kappa must be positive, got {self.kappa}")
         if not self.dof > dim - 1:
-            raise InputError(f"the degrees of freedom must exceed D - 1 = {dim - 1}, got {self.dof}")
+            raise InputError(
+                f"the degrees of freedom must exceed D - 1 = {dim - 1}, got {self.dof}"
+            )
         if self.scale.shape != (dim, dim):
             raise InputError(f"scale must be {dim} x {dim}, got {tuple(self.scale.shape)}")
 
@@ -109,12 +113,7 @@ class NormalInverseWishart:
         widen = (self.kappa + 1) / (self.kappa * df)
         rows = torch.linalg.solve_triangular(self._cholesky, (z - self.mean).mT, upper=False).mT
         distance = rows.square().sum(-1) / widen
-        return (
-            math.lgamma((df + dim) / 2)
-            - math.lgamma(df / 2)
-            - 0.5 * (dim * math.log(df * math.pi * widen) + self.log_det)
-            - (df + dim) / 2 * torch.log1p(distance / df)
-        )
+        return t_log_prob(distance, self.log_det + dim * math.log(widen), df, dim)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Rows of that multivariate t: mean + sqrt(df / chi2) L e, L L' its shape."""
@@ -141,6 +140,20 @@ class NormalInverseWishart:
                 "raise the ridge"
             )
         return root
+
+
+def t_log_prob(distance: Tensor, log_det: Tensor, df: float, dim: int) -> Tensor:
+    """log of the multivariate t of `dim` dimensions, given (x - m)' V^-1 (x - m) and log|V|.
+
+    log Gamma((df + D) / 2) - log Gamma(df / 2) - 1/2 [ D log(df pi) + log|V| ]
+    - (df + D) / 2  log(1 + distance / df)
+    """
+    return (
+        math.lgamma((df + dim) / 2)
+        - math.lgamma(df / 2)
+        - 0.5 * (dim * math.log(df * math.pi) + log_det)
+        - (df + dim) / 2 * torch.log1p(distance / df)
+    )
 
 
 def _log_det(cholesky: Tensor) -> Tensor:

@@ -183,7 +183,9 @@ class CellEmbedding(nn.Module):
         """The table of contexts, one row per cell."""
         return self.task[self.task_of_cell] + self.label
 
-    def grown(self, task_of_cell: Tensor, tasks: int, generator: torch.Generator) -> "CellEmbedding":
+    def grown(
+        self, task_of_cell: Tensor, tasks: int, generator: torch.Generator
+    ) -> "CellEmbedding":
         """The same embeddings with fresh standard normal ones behind them for what is new."""
         length = self.label.shape[1]
         fresh_task = torch.randn(tasks - self.task.shape[0], length, generator=generator)

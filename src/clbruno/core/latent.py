@@ -71,7 +71,9 @@ class ExchangeableGaussian:
                 f"min rho {float(rho.min()):.3g}, min (nu - rho) {float((nu - rho).min()):.3g}"
             )
         if not dof > 2:
-            raise InputError(f"the degrees of freedom of a Student-t latent must exceed 2, got {dof}")
+            raise InputError(
+                f"the degrees of freedom of a Student-t latent must exceed 2, got {dof}"
+            )
         return cls(torch.zeros_like(rho), rho, nu - rho, torch.tensor(dof, dtype=rho.dtype))
 
     def moments(self, z: Tensor) -> Moments:
@@ -82,7 +84,7 @@ class ExchangeableGaussian:
         """The law of the rest of the sequence: the same family, by Bayes' rule.
 
         mean' = (delta mean + n rho zbar) / (delta + n rho),   rho' = rho delta / (delta + n rho)
-        and for the Student-t   dof' = dof + n,   (rho', delta') scaled by (dof - 2 + beta) / (dof' - 2)
+        Student-t:  dof' = dof + n,  and rho', delta' times (dof - 2 + beta) / (dof' - 2)
         """
         n = seen.count
         spread = self.delta + n * self.rho

@@ -27,7 +27,8 @@ CHUNK = 4096
 class Model:
     """A conditional flow, an exchangeable latent and the names that they are about.
 
-        log p(x | t, y) = log p(z | t, y) + log|det df/dx| + log|det scaling|,  z = f(scaled x; t, y)
+        z = f(scaled x; t, y)
+        log p(x | t, y) = log p(z | t, y) + log|det df/dx| + log|det scaling|
 
     A model is never changed: learning makes a new one.
 
@@ -38,8 +39,9 @@ class Model:
         flow: the invertible map, in float64, without gradients.
         embedding: contexts of the cells, for a conditional flow.
         latent: the law of z in every cell.
-        temperature: divides the log-odds of labels within each task, shape `(tasks,)`.
-        task_temperature: divides the log-odds of tasks.
+        temperature: T of the posterior, chosen by leave-one-out; 1 for the task latent.
+        curve: the leave-one-out log-loss of every ridge and temperature, summed over all
+            updates, shape `(ridges, temperatures)`; no columns for the task latent.
         seed: of the random numbers that later answers need.
         log: one record per update.
     """
@@ -50,8 +52,8 @@ class Model:
     flow: FlowSequence
     embedding: CellEmbedding | None
     latent: TaskLatent | ClassLatent
-    temperature: Tensor
-    task_temperature: float
+    temperature: float
+    curve: Tensor
     seed: int
     log: tuple[UpdateRecord, ...] = ()
 
@@ -63,14 +65,15 @@ class Model:
     def log_likelihood(self, x: Tensor, cells: Sequence[int] | None = None) -> Tensor:
         """log p(x | t, y) of raw rows in the units of the data, shape `(n, len(cells))`."""
         cells = range(len(self.registry.cells)) if cells is None else cells
-        scaled = self.scaler.forward(x.double())
+        x = x.double()
+        scaled = self.scaler.forward(x)
         with torch.no_grad():
             if self.embedding is None:
                 z, ladj = self.flow(scaled)
                 value = self.latent.log_prob(z, cells) + ladj[:, None]
             else:
                 value = torch.stack([self._conditional(scaled, cell) for cell in cells], dim=-1)
-        return value + self.scaler.ladj
+        return value + self.scaler.ladj(x)[:, None]
 
     def _conditional(self, scaled: Tensor, cell: int) -> Tensor:
         z, ladj = self.flow(scaled, self.context(torch.full((len(scaled),), cell)))
@@ -86,16 +89,31 @@ class Model:
 
     def posterior_from(self, log_likelihood: Tensor) -> Posterior:
         """Bayes' rule, given the log-likelihood of every cell."""
-        names = self.registry
         return Posterior(
             log_likelihood,
-            log_label_prior(names.counts, names.task_of_cell, self.recipe.label_prior),
-            log_task_prior(names.counts, names.task_of_cell, self.recipe.task_prior),
-            torch.tensor(names.task_of_cell),
-            torch.tensor(names.label_of_cell),
+            self.log_label_prior,
+            self.log_task_prior,
+            torch.tensor(self.registry.task_of_cell),
+            torch.tensor(self.registry.label_of_cell),
             self.temperature,
-            self.task_temperature,
         )
+
+    @cached_property
+    def log_label_prior(self) -> Tensor:
+        """log p(y | t) of each cell."""
+        names = self.registry
+        return log_label_prior(names.counts, names.task_of_cell, self.recipe.label_prior)
+
+    @cached_property
+    def log_task_prior(self) -> Tensor:
+        """log p(t) of each task."""
+        names = self.registry
+        return log_task_prior(names.counts, names.task_of_cell, self.recipe.task_prior)
+
+    @property
+    def log_cell_prior(self) -> Tensor:
+        """log p(t, y) of each cell."""
+        return self.log_label_prior + self.log_task_prior[list(self.registry.task_of_cell)]
 
     def sample_latent(self, cells: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """z ~ p(z | cell, data) and the scaled x = f^-1(z; cell), for each entry of `cells`."""
@@ -111,24 +129,18 @@ class Model:
         self, n: int, task: Name | None, label: Name | None, generator: torch.Generator
     ) -> Tensor:
         """`n` cells by the priors, of one task and of one label where they are named."""
-        names = self.registry
-        weight = log_label_prior(names.counts, names.task_of_cell, self.recipe.label_prior)
-        weight = weight + log_task_prior(
-            names.counts, names.task_of_cell, self.recipe.task_prior
-        )[list(names.task_of_cell)]
+        weight = self.log_cell_prior
         if task is not None or label is not None:
-            wanted = torch.zeros(len(names.cells), dtype=torch.bool)
-            wanted[list(names.cells_matching(task, label))] = True
+            wanted = torch.zeros(len(weight), dtype=torch.bool)
+            wanted[list(self.registry.cells_matching(task, label))] = True
             weight = weight.masked_fill(~wanted, -torch.inf)
         return torch.multinomial(weight.exp(), n, replacement=True, generator=generator)
 
     def draw_cells(self, n: int, task: int, generator: torch.Generator) -> Tensor:
         """`n` cells of a task, drawn by p(y | t)."""
         cells = torch.tensor(self.registry.cells_of_task(task))
-        prior = log_label_prior(
-            self.registry.counts, self.registry.task_of_cell, self.recipe.label_prior
-        )
-        return cells[torch.multinomial(prior[cells].exp(), n, True, generator=generator)]
+        weight = self.log_label_prior[cells].exp()
+        return cells[torch.multinomial(weight, n, replacement=True, generator=generator)]
 
     @cached_property
     def levels(self) -> Tensor:

@@ -1,6 +1,6 @@
 """Sufficient statistics of an exchangeable Gaussian sequence: count, mean, centred scatter."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -76,9 +76,18 @@ class Moments:
 
     @classmethod
     def stream(cls, chunks: Iterable[Tensor], dim: int, *, full: bool) -> "Moments":
-        """The statistics of a stream of chunks, in float64; memory beyond a chunk is the result's."""
+        """The statistics of a stream of chunks, in float64, one chunk in memory at a time."""
         total = cls.empty(dim, full=full)
         for z in chunks:
             if z.shape[0]:
                 total = total.merge(cls.of(z.double(), full=full))
         return total
+
+
+def merged(*parts: Mapping[int, Moments]) -> dict[int, Moments]:
+    """The statistics of several sets of samples together, cell by cell."""
+    total: dict[int, Moments] = {}
+    for part in parts:
+        for cell, seen in part.items():
+            total[cell] = total[cell].merge(seen) if cell in total else seen
+    return total

@@ -22,8 +22,8 @@ class Posterior:
         log_task_prior: log p(t), shape `(tasks,)`.
         task_of_cell: task of each cell.
         label_of_cell: label of each cell.
-        temperature: divides the log-odds of labels within each task, shape `(tasks,)`.
-        task_temperature: divides the log-odds of tasks.
+        temperature: T >= 1 takes the likelihood to the power 1 / T before Bayes' rule: features
+            that say the same thing twice must not count twice. 1 is Bayes' rule itself.
     """
 
     log_likelihood: Tensor
@@ -31,31 +31,27 @@ class Posterior:
     log_task_prior: Tensor
     task_of_cell: Tensor
     label_of_cell: Tensor
-    temperature: Tensor
-    task_temperature: float = 1.0
+    temperature: float = 1.0
 
     def log_evidence(self) -> Tensor:
         """log p(x | t) = log sum_y p(x | t, y) p(y | t), shape `(n, tasks)` (supplement A.3)."""
-        return _logsumexp_by(
-            self.log_likelihood + self.log_label_prior,
-            self.task_of_cell,
-            self.log_task_prior.shape[0],
-        )
+        return self._by_task(self.log_likelihood + self.log_label_prior)
 
     def log_density(self) -> Tensor:
         """log p(x) = log sum_t p(x | t) p(t), shape `(n,)`."""
         return (self.log_evidence() + self.log_task_prior).logsumexp(-1)
 
     def log_label_given_task(self) -> Tensor:
-        """log p(y | t, x), one column per cell, each task's columns normalised (eq. 10)."""
-        tempered = (self.log_likelihood + self.log_label_prior) / self.temperature[self.task_of_cell]
-        total = _logsumexp_by(tempered, self.task_of_cell, self.log_task_prior.shape[0])
-        return tempered - total[:, self.task_of_cell]
+        """log p(y | t, x), one column per cell, each task's columns normalised (eq. 10).
+
+        p(y | t, x) proportional to p(x | t, y)^(1/T) p(y | t)
+        """
+        joint = self._tempered()
+        return joint - self._by_task(joint)[:, self.task_of_cell]
 
     def log_task(self) -> Tensor:
-        """log p(t | x), proportional to p(t) sum_y p(x | t, y) p(y | t) (eq. 11)."""
-        joint = self.log_evidence() + self.log_task_prior
-        return torch.log_softmax(joint / self.task_temperature, dim=-1)
+        """log p(t | x), proportional to p(t) sum_y p(x | t, y)^(1/T) p(y | t) (eq. 11)."""
+        return torch.log_softmax(self._by_task(self._tempered()) + self.log_task_prior, dim=-1)
 
     def log_label(self) -> Tensor:
         """log p(y | x) = log sum_t p(y | t, x) p(t | x), one column per label (eq. 12)."""
@@ -67,6 +63,12 @@ class Posterior:
         cells = self.log_label_given_task()
         outside = self.task_of_cell[None, :] != task[:, None]
         return _logsumexp_by(cells.masked_fill(outside, -torch.inf), self.label_of_cell, labels)
+
+    def _tempered(self) -> Tensor:
+        return self.log_likelihood / self.temperature + self.log_label_prior
+
+    def _by_task(self, cells: Tensor) -> Tensor:
+        return _logsumexp_by(cells, self.task_of_cell, self.log_task_prior.shape[0])
 
 
 def log_label_prior(

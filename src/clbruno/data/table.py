@@ -1,5 +1,6 @@
 """The one gate through which every table of features and every column of names comes in."""
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -10,7 +11,7 @@ from sklearn.utils import check_array, column_or_1d
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import _get_feature_names
 
-from clbruno.errors import InputError
+from clbruno.errors import InputError, InputTypeError
 
 SHOWN = 5
 """How many names an error lists."""
@@ -45,12 +46,13 @@ def read_table(x: Any, owner: str) -> Table:
             raise InputError(f"{error}") from None
         names = None if found is None else tuple(str(name) for name in found)
     if names is not None and len(set(names)) < len(names):
-        seen: set[str] = set()
-        twice = [name for name in names if name in seen or seen.add(name)]  # type: ignore[func-returns-value]
-        raise InputError(f"feature names stand twice: {_list(twice)}. Give every column its own name")
+        twice = [name for name, times in Counter(names).items() if times > 1]
+        raise InputError(f"feature names stand twice: {_list(twice)}. Give each column its own")
     try:
         values = check_array(x, dtype="numeric", estimator=owner, input_name="X")
-    except (ValueError, TypeError) as error:
+    except TypeError as error:
+        raise InputTypeError(str(error)) from None
+    except ValueError as error:
         raise InputError(str(error)) from None
     if values.dtype.kind not in "fiub":
         raise InputError(f"X must hold real numbers, got an array of {values.dtype}")
@@ -71,8 +73,8 @@ def match_features(
             parts = [f"missing: {_list(missing)}"] if missing else []
             parts += [f"not learned from: {_list(extra)}"] if extra else []
             raise InputError(
-                f"the features do not match the {len(names)} that were learned; {'; '.join(parts)}. "
-                "Select and name the columns as in the first batch"
+                f"the features do not match the {len(names)} that were learned; "
+                f"{'; '.join(parts)}. Select and name the columns as in the first batch"
             )
         if table.names != names:
             place = {name: at for at, name in enumerate(table.names)}
@@ -92,7 +94,7 @@ def read_labels(y: Any, rows: int) -> list[Any]:
     """
     if y is None:
         raise InputError(
-            "y is required: requires y to be passed, but the target y is None. Give one label per row"
+            "requires y to be passed, but the target y is None. Give one label per row"
         )
     try:
         column = column_or_1d(y, warn=True)

@@ -33,11 +33,16 @@ class Batch:
     def __len__(self) -> int:
         return len(self.rows)
 
-    def take(self, at: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Scaled rows in float64 and their cells, for positions within this batch."""
+    def raw(self, at: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Raw rows in float64 and their cells, for positions within this batch."""
         rows = self.rows[at]
         x = torch.from_numpy(np.array(self.x[rows], dtype=np.float64))
-        return self.scaler.forward(x), torch.from_numpy(self.cell[rows])
+        return x, torch.from_numpy(self.cell[rows])
+
+    def take(self, at: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Scaled rows in float64 and their cells, for positions within this batch."""
+        x, cell = self.raw(at)
+        return self.scaler.forward(x), cell
 
     def of_cell(self, cell: int) -> Iterator[Tensor]:
         """The scaled rows of one cell, in chunks that depend on nothing but that cell's rows."""

@@ -12,8 +12,9 @@ from numpy.typing import NDArray
 
 from clbruno.config import Recipe
 from clbruno.core.cells import ClassLatent, TaskLatent
-from clbruno.core.flow import FlowSequence, Whitening
+from clbruno.core.flow import Whitening
 from clbruno.core.model import Model
+from clbruno.core.moments import merged
 from clbruno.data.scaling import Scaler
 from clbruno.errors import InputError, SmallClassWarning
 from clbruno.history import UpdateRecord, fingerprint, now, versions
@@ -22,11 +23,20 @@ from clbruno.learn.problem import Increment, moments_of
 from clbruno.learn.replay import Teacher
 from clbruno.learn.student import Student, whitened
 from clbruno.learn.trainer import Epoch, train
-from clbruno.learn.tuning import held_back_figures, tuned
+from clbruno.learn.tuning import RIDGES, LeftOut, chosen, held_back_figures, rows_to_leave_out
 from clbruno.registry import Registry
 
-STRUCTURE = ("couplings", "hidden", "context_dim", "whiten", "latent", "dof")
+STRUCTURE = (
+    *("couplings", "hidden", "context_dim", "whiten", "latent", "dof"),
+    *("strength", "ridge", "kappa", "memory"),
+)
 """Settings that a model keeps for life."""
+
+STRENGTH = 0.3
+"""v0 per feature, where the recipe leaves it open: the best of validation on five data sets."""
+
+WHITENING_RIDGE = 0.1
+"""What is added to every variance before whitening, in scaled units."""
 
 
 @dataclass(frozen=True)
@@ -62,7 +72,7 @@ def learn(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None]) 
         _same_structure(old.recipe, recipe)
     known = Registry() if old is None else old.registry
     registry, cell = enrol(known, lesson.tasks, lesson.labels)
-    scaler = Scaler.fit(lesson.x) if old is None else old.scaler
+    scaler = Scaler.choose(lesson.x) if old is None else old.scaler
     batch = Batch(lesson.x, cell, np.arange(len(cell)), scaler)
     small = _small_cells(registry, recipe, batch)
 
@@ -81,7 +91,7 @@ def learn(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None]) 
     student = student.to(lesson.device)
     increment = Increment(recipe, registry, student, base, new, held, teacher, rng, generator)
     epochs = 0
-    if recipe.max_epochs and any(True for _ in student.parameters()):
+    if recipe.max_epochs and not recipe.frozen and any(True for _ in student.parameters()):
         epochs = train(
             student,
             increment,
@@ -90,10 +100,7 @@ def learn(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None]) 
             patience=recipe.patience,
             on_epoch=on_epoch,
         )
-    trial = tuned(_assembled(increment, new, old, lesson), held if len(held) else new)
-    latent = increment.latent_with(batch)
-    if isinstance(latent, ClassLatent) and isinstance(trial.latent, ClassLatent):
-        latent = replace(latent, strength=trial.latent.strength, ridge=trial.latent.ridge)
+    trial, model = _models(increment, batch, old, lesson, epochs)
     record = UpdateRecord(
         number=number,
         time=now(),
@@ -104,12 +111,42 @@ def learn(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None]) 
         versions=versions(),
         seconds=round(time.perf_counter() - began, 3),
         epochs=epochs,
-        before={} if old is None else held_back_figures(old, registry, held),
-        after=held_back_figures(trial, registry, held),
+        before={} if old is None else held_back_figures(old, held),
+        after=held_back_figures(trial, held),
         small=small,
     )
-    log = (record,) if old is None else (*old.log, record)
-    return replace(trial, latent=latent, log=log)
+    return replace(model, log=(record,) if old is None else (*old.log, record))
+
+
+def _models(
+    increment: Increment, batch: Batch, old: Model | None, lesson: Lesson, epochs: int
+) -> tuple[Model, Model]:
+    """The model without the held-back rows, for the log's figures, and the one with all rows."""
+    recipe, held = lesson.recipe, increment.held
+    student = increment.student.double().eval().requires_grad_(False)
+    seen, more = increment.moments(increment.new), increment.moments(held)
+    latent = increment.latent_with(merged(seen, more))
+    student.cpu()
+    model = Model(
+        recipe=recipe,
+        registry=increment.registry,
+        scaler=batch.scaler,
+        flow=student.flow,
+        embedding=student.embedding,
+        latent=latent,
+        temperature=1.0 if old is None else old.temperature,
+        curve=torch.zeros((0, 0), dtype=torch.float64) if old is None else old.curve,
+        seed=lesson.seed,
+    )
+    if isinstance(model.latent, ClassLatent) and not recipe.frozen:
+        rows = batch if epochs == 0 else held
+        at = rows_to_leave_out(rows, model.latent, increment.rng)
+        x, cell = rows.take(at)
+        model = chosen(model, model.latent, LeftOut(student.z_of(x, cell), cell))
+    trial = increment.latent_with(seen)
+    if isinstance(trial, ClassLatent) and isinstance(model.latent, ClassLatent):
+        trial = replace(trial, ridge=model.latent.ridge)
+    return replace(model, latent=trial), model
 
 
 def enrol(
@@ -148,27 +185,6 @@ def forget(model: Model, task: Any, label: Any) -> Model:
         registry=registry,
         embedding=embedding,
         latent=model.latent.without(gone, registry.task_of_cell),
-        temperature=model.temperature[tasks],
-    )
-
-
-def _assembled(increment: Increment, new: Batch, old: Model | None, lesson: Lesson) -> Model:
-    """The student's parts as a model whose statistics are those of the training rows."""
-    student = increment.student.cpu().double().eval().requires_grad_(False)
-    tasks = len(increment.registry.tasks)
-    temperature = torch.ones(tasks, dtype=torch.float64)
-    if old is not None:
-        temperature[: len(old.temperature)] = old.temperature
-    return Model(
-        recipe=lesson.recipe,
-        registry=increment.registry,
-        scaler=new.scaler,
-        flow=student.flow,
-        embedding=student.embedding,
-        latent=increment.latent_with(new),
-        temperature=temperature,
-        task_temperature=1.0 if old is None else old.task_temperature,
-        seed=lesson.seed,
     )
 
 
@@ -177,20 +193,21 @@ def _empty_latent(recipe: Recipe, dim: int) -> TaskLatent | ClassLatent:
         nothing = torch.zeros((0, dim), dtype=torch.float64)
         return TaskLatent(nothing, nothing, (), (), recipe.dof)
     return ClassLatent(
-        (),
-        (),
-        strength=8.0 * dim if recipe.strength is None else recipe.strength,
+        moments=(),
+        within=torch.zeros((dim, dim), dtype=torch.float64),
+        task_of_cell=(),
+        strength=STRENGTH * dim if recipe.strength is None else recipe.strength,
         kappa=recipe.kappa,
-        ridge=0.05 if recipe.ridge is None else recipe.ridge,
+        ridge=RIDGES[len(RIDGES) // 2] if recipe.ridge is None else recipe.ridge,
+        memory=recipe.memory,
     )
 
 
 def _with_whitening(student: Student, new: Batch) -> Student:
     """Whiten by the pooled within-cell scatter of the first batch."""
     seen = moments_of(student, new, full=True)
-    latent = ClassLatent((), (), strength=1.0, kappa=1.0, ridge=0.5)
-    latent = latent.learned(seen, [0] * len(seen))
-    whitening = Whitening.of(latent.task_mean[0], latent.pooled, ridge=0.1)
+    pooled = sum((cell.scatter for cell in seen.values()), torch.zeros(())) / len(new)
+    whitening = Whitening.of(torch.zeros(len(pooled)).double(), pooled, ridge=WHITENING_RIDGE)
     return whitened(student, whitening)
 
 
@@ -212,9 +229,7 @@ def _counts(registry: Registry, batch: Batch) -> tuple[tuple[Any, Any, int], ...
     )
 
 
-def _small_cells(
-    registry: Registry, recipe: Recipe, batch: Batch
-) -> tuple[tuple[Any, Any], ...]:
+def _small_cells(registry: Registry, recipe: Recipe, batch: Batch) -> tuple[tuple[Any, Any], ...]:
     """Cells under the smallest class size, with a warning for those in this batch."""
     small = [at for at, count in enumerate(registry.counts) if count < recipe.min_class_size]
     touched = sorted(set(small) & set(batch.cells))
@@ -227,4 +242,7 @@ def _small_cells(
             SmallClassWarning,
             stacklevel=4,
         )
-    return tuple((registry.tasks[registry.cells[at][0]], registry.labels[registry.cells[at][1]]) for at in small)
+    return tuple(
+        (registry.tasks[registry.cells[at][0]], registry.labels[registry.cells[at][1]])
+        for at in small
+    )

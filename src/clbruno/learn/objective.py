@@ -11,14 +11,11 @@ from clbruno.core.flow import Flow
 from clbruno.core.latent import Latent
 from clbruno.learn.replay import Replay
 
-
 Laws = Mapping[int, Latent]
 """The law of each exchangeable group: a task for the paper's latent, a cell for ours."""
 
 
-def likelihood(
-    flow: Flow, x: Tensor, context: Context | None, group: Tensor, laws: Laws
-) -> Tensor:
+def likelihood(flow: Flow, x: Tensor, context: Context | None, group: Tensor, laws: Laws) -> Tensor:
     """L, eq. 3, and its form given old samples, eq. 8:
 
     - sum_groups log p(z_1, .., z_n | laws of the group) - sum_i log|det df/dx_i|

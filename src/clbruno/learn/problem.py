@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, fields, replace
+from functools import cached_property
 from typing import TypeVar
 
 import numpy as np
@@ -68,9 +69,18 @@ class Increment:
         cells = self.registry.task_of_cell if self.recipe.latent == "task" else range(10**9)
         groups = [cells[cell] for cell in range(len(self.registry.cells))]
         self._group = torch.tensor(groups)
-        self._like = next(iter(self.student.parameters()))
-        self._old_laws = self._cast(self._laws_before())
-        self._exam = self.teacher.draw(self.generator) if self.teacher else None
+
+    @cached_property
+    def _like(self) -> Tensor:
+        return next(iter(self.student.parameters()))
+
+    @cached_property
+    def _old_laws(self) -> Laws:
+        return self._cast(self._laws_before())
+
+    @cached_property
+    def _exam(self) -> Replay | None:
+        return self.teacher.draw(self.generator) if self.teacher else None
 
     def losses(self) -> Iterator[Tensor]:
         """(L + alpha_1 L' + alpha_2 R) per number of the new rows, eq. 5 and 8, step by step."""
@@ -81,7 +91,9 @@ class Increment:
             context = self.student.context(cell)
             loss = likelihood(self.student.flow, x, context, self._group_of(cell), laws)
             if self.teacher is not None:
-                loss = loss + self._regularisers(self._cast_replay(self.teacher.draw(self.generator)))
+                loss = loss + self._regularisers(
+                    self._cast_replay(self.teacher.draw(self.generator))
+                )
             yield loss / x.numel()
 
     def score(self) -> float:
@@ -90,7 +102,7 @@ class Increment:
         Task latent: the loss itself, each held-back row given all training rows. Class latent:
         the log-loss of p(cell | x) at its best temperature, on held-back and on replayed rows.
         """
-        latent = self.latent_with(self.new)
+        latent = self.latent_with(self.moments(self.new))
         if isinstance(latent, TaskLatent):
             return self._held_likelihood(latent)
         loss = self._held_log_loss(latent, *self._held_rows())
@@ -98,15 +110,18 @@ class Increment:
             loss += self.recipe.alpha_1 * self._held_log_loss(latent, self._exam.x, self._exam.cell)
         return loss
 
-    def latent_with(self, batch: Batch) -> TaskLatent | ClassLatent:
-        """The latent after learning `batch` under the present student."""
+    def moments(self, batch: Batch) -> dict[int, Moments]:
+        """The statistics of a batch under the present student."""
+        return moments_of(self.student, batch, full=self.base.full)
+
+    def latent_with(self, new: Mapping[int, Moments]) -> TaskLatent | ClassLatent:
+        """The latent after learning these statistics, with the covariances of the student."""
         base = self.base
         if isinstance(base, TaskLatent):
             assert self.student.covariances is not None
             with torch.no_grad():
                 nu, rho = self.student.covariances()
             base = base.with_covariances(nu.double().cpu(), rho.double().cpu())
-        new = moments_of(self.student, batch, full=base.full)
         return base.learned(new, self.registry.task_of_cell)
 
     def _regularisers(self, replay: Replay) -> Tensor:
@@ -138,7 +153,7 @@ class Increment:
         The pooled covariance is that of the present student: at its own maximum a pooled
         quantity may be held fixed without changing the gradient of the likelihood.
         """
-        latent = self.latent_with(self.new)
+        latent = self.latent_with(self.moments(self.new))
         assert isinstance(latent, ClassLatent)
         new = {
             cell: latent.blank(latent.task_of_cell[cell])
@@ -158,9 +173,13 @@ class Increment:
         with torch.no_grad():
             context = self.student.context(cell)
             rows = Replay(x, x, cell)
-            loss = retention(self.student.flow, rows, context, self._group_of(cell), laws) / x.numel()
+            loss = (
+                retention(self.student.flow, rows, context, self._group_of(cell), laws) / x.numel()
+            )
             if self._exam is not None:
-                loss = loss + self._regularisers(self._cast_replay(self._exam)) / self._exam.x.numel()
+                loss = (
+                    loss + self._regularisers(self._cast_replay(self._exam)) / self._exam.x.numel()
+                )
         return float(loss)
 
     def _held_log_loss(self, latent: CellLatent, x: Tensor, cell: Tensor) -> float:

@@ -20,7 +20,7 @@ NEW_RHO, NEW_DELTA = 0.1, 0.9
 class Covariances(nn.Module):
     """nu and rho of every task: those of known tasks fixed, those of new ones trained.
 
-        rho = softplus(a),  nu = rho + softplus(b),  so nu > rho > 0 whatever a and b are
+    rho = softplus(a),  nu = rho + softplus(b),  so nu > rho > 0 whatever a and b are
     """
 
     old_nu: Tensor

@@ -67,8 +67,8 @@ def train(
             total, steps = total + loss.detach().cpu(), steps + 1
         if not math.isfinite(float(total)):
             raise TrainingError(
-                f"the loss became {float(total)} in epoch {number}; the model is unchanged. Look for "
-                "extreme values in the data, or lower learning_rate"
+                f"the loss became {float(total)} in epoch {number}; the model is unchanged. Look "
+                "for extreme values in the data, or lower learning_rate"
             )
         score = problem.score()
         if score < best:

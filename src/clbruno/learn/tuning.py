@@ -1,63 +1,167 @@
-"""What is set on held-back real rows after training: temperatures, and the figures of the log."""
+"""Ridge and temperature by closed-form leave-one-out, and the held-back figures of the log."""
 
-from dataclasses import replace
+import math
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
+from clbruno.core.cells import ClassLatent
+from clbruno.core.conjugate import t_log_prob
 from clbruno.core.model import Model
 from clbruno.learn.batch import Batch
-from clbruno.learn.objective import temperature_of
-from clbruno.registry import Registry
 
-ROWS = 4096
-"""Most held-back rows that are looked at."""
+RIDGES = (0.9, 0.3, 0.1)
+"""What the ridge is chosen from, the strongest first."""
 
+AS_GOOD = 1e-3
+"""Relative difference of log-loss within which the stronger ridge is preferred."""
 
-def tuned(model: Model, held: Batch) -> Model:
-    """The model with the temperatures that answer the held-back rows best."""
-    log_likelihood, cell = _scored(model, held)
-    posterior = model.posterior_from(log_likelihood)
-    task = posterior.task_of_cell[cell]
-    temperature = model.temperature.clone()
-    joint = posterior.log_likelihood + posterior.log_label_prior
-    for each in task.unique().tolist():
-        columns = torch.tensor(model.registry.cells_of_task(each))
-        here = task == each
-        if len(columns) > 1:
-            place = torch.searchsorted(columns, cell[here])
-            temperature[each] = temperature_of(joint[here][:, columns], place)[0]
-    task_temperature = model.task_temperature
-    if len(model.registry.tasks) > 1:
-        evidence = posterior.log_evidence() + posterior.log_task_prior
-        task_temperature = temperature_of(evidence, task)[0]
-    return replace(model, temperature=temperature, task_temperature=task_temperature)
+TEMPERATURES = torch.tensor([2 ** (step / 8) for step in range(57)], dtype=torch.float64)
+"""What the temperature is chosen from, 1 to 128."""
+
+ROWS_PER_CELL, LEAST_ROWS, MOST_ROWS = 40, 400, 4096
+"""Rows of each cell behind a leave-one-out curve; rows in all; rows behind a held-back figure."""
 
 
-def held_back_figures(model: Model, registry: Registry, held: Batch) -> dict[str, float]:
-    """Accuracy and log-loss on the held-back rows of the cells that the model knows.
+@dataclass(frozen=True)
+class LeftOut:
+    """Rows of the new batch in the latent space, each to be scored as if it had not been learned.
 
-    Args:
-        model: whom to ask; it may be older than the rows.
-        registry: names of the rows' cells.
-        held: the rows.
+    Attributes:
+        z: latents, shape `(rows, D)`.
+        cell: cell of each row.
     """
-    known = len(model.registry.cells)
-    rows = np.flatnonzero(held.cell[held.rows] < known)[:ROWS]
+
+    z: Tensor
+    cell: Tensor
+
+
+def chosen(model: Model, latent: ClassLatent, rows: LeftOut) -> Model:
+    """The model with the ridge and the temperature of the lowest leave-one-out log-loss.
+
+    The log-losses of all updates are added up, so that the choice is about all classes and not
+    about the newest ones alone.
+    """
+    ridges = RIDGES if model.recipe.ridge is None else (model.recipe.ridge,)
+    curve = model.curve
+    if not curve.numel():
+        curve = torch.zeros((len(ridges), len(TEMPERATURES)), dtype=torch.float64)
+    if len(rows.cell):
+        prior = model.log_cell_prior
+        for at, ridge in enumerate(ridges):
+            log_prob = leave_one_out(replace(latent, ridge=ridge), rows)
+            curve = curve.index_add(0, torch.tensor([at]), log_losses(log_prob, prior, rows)[None])
+    if not bool(curve.any()):
+        return model
+    lowest = curve.amin(1)
+    best = int((lowest <= (1 + AS_GOOD) * lowest.min() + AS_GOOD).int().argmax())
+    temperature = float(TEMPERATURES[curve[best].argmin()])
+    latent = replace(latent, ridge=ridges[best])
+    return replace(model, latent=latent, temperature=temperature, curve=curve)
+
+
+def log_losses(log_prob: Tensor, log_prior: Tensor, rows: LeftOut) -> Tensor:
+    """Summed log-loss of p(t, y | x) at every temperature.
+
+    - sum_i log softmax(log p(x_i | t, y) / T + log p(t, y))[cell_i]
+    """
+    losses = [
+        -torch.log_softmax(log_prob / T + log_prior, dim=1).gather(1, rows.cell[:, None]).sum()
+        for T in TEMPERATURES
+    ]
+    return torch.stack(losses)
+
+
+def leave_one_out(latent: ClassLatent, rows: LeftOut) -> Tensor:
+    """log p(z_i | cell k, all samples but z_i), shape `(rows, cells)`, without refitting.
+
+    Row i of cell o with d = z_i - zbar_o, c = n_o / (n_o - 1), N = sum_k (n_k - 1) takes c d d'
+    out of the scatter of its own cell and out of the pooled one, so that with n' = n_k - [k = o]
+
+        A_k' = A_k - g d d',   A_k = (1 - s) (v0 P + S_k) / (v0 + n') + s I
+        g = (1 - s) c (v0 / (N - 1) + [k = o]) / (v0 + n')
+        |A_k'| = |A_k| (1 - g d' A_k^-1 d)
+        x' A_k'^-1 x = x' A_k^-1 x + g (x' A_k^-1 d)^2 / (1 - g d' A_k^-1 d)
+
+    and the mean of its own cell moves by d / (n_o - 1). The pooled covariance's own divisor is
+    left at N, a change of one part in N that is the same for every cell.
+    """
+    counts = torch.tensor([seen.count for seen in latent.moments], dtype=torch.float64)
+    means = torch.stack([seen.mean for seen in latent.moments])
+    n_own = counts[rows.cell]
+    c = n_own / (n_own - 1)
+    d = rows.z - means[rows.cell]
+    share = latent.strength / max(latent.degrees - 1, 1.0)
+    columns = []
+    for cell in range(len(counts)):
+        column = torch.empty(len(rows.cell), dtype=torch.float64)
+        scatter = latent.seen(cell).scatter
+        for own in (True, False):
+            here = (rows.cell == cell) == own
+            if bool(here.any()):
+                column[here] = _without_each(
+                    latent,
+                    scatter,
+                    count=float(counts[cell]) - own,
+                    x=c[here, None] * d[here] if own else rows.z[here] - means[cell],
+                    d=d[here],
+                    weight=c[here] * (share + own),
+                )
+        columns.append(column)
+    return torch.stack(columns, dim=1)
+
+
+def _without_each(
+    latent: ClassLatent, scatter: Tensor, *, count: float, x: Tensor, d: Tensor, weight: Tensor
+) -> Tensor:
+    """log t of rows `x` from a mean, under a covariance that loses `weight` d d' for each row."""
+    dim, samples = x.shape[1], latent.strength + count
+    keep = (1 - latent.ridge) / samples
+    cov = keep * (latent.strength * latent.pooled + scatter)
+    cov = cov + latent.ridge * torch.eye(dim, dtype=cov.dtype)
+    root = torch.linalg.cholesky(cov)
+    x_white = torch.linalg.solve_triangular(root, x.mT, upper=False)
+    d_white = torch.linalg.solve_triangular(root, d.mT, upper=False)
+    g = keep * weight
+    left = (1 - g * d_white.square().sum(0)).clamp(min=1e-6)
+    distance = x_white.square().sum(0) + g * (x_white * d_white).sum(0).square() / left
+    log_det = 2 * root.diagonal().log().sum() + left.log()
+    df = samples + 2
+    widen = (1 + 1 / (latent.kappa + count)) * (df - 2) / df
+    return t_log_prob(distance / widen, log_det + dim * math.log(widen), df, dim)
+
+
+def rows_to_leave_out(
+    held: Batch, latent: ClassLatent, rng: np.random.Generator
+) -> NDArray[np.int64]:
+    """Positions of up to forty rows of every cell that can lose one; more where cells are few."""
+    per_cell = max(ROWS_PER_CELL, LEAST_ROWS // max(len(held.cells), 1))
+    cells = held.cell[held.rows]
+    taken = [
+        rng.permutation(np.flatnonzero(cells == cell))[:per_cell]
+        for cell in held.cells
+        if latent.moments[cell].count >= 2
+    ]
+    return np.sort(np.concatenate(taken)) if taken else np.empty(0, dtype=np.int64)
+
+
+def held_back_figures(model: Model, held: Batch) -> dict[str, float]:
+    """Accuracy and log-loss on the held-back rows of the cells that the model knows."""
+    rows = np.flatnonzero(held.cell[held.rows] < len(model.registry.cells))[:MOST_ROWS]
     if not len(rows):
         return {}
-    log_likelihood, cell = _scored(model, held, rows)
-    posterior = model.posterior_from(log_likelihood)
-    label = posterior.label_of_cell[cell]
+    x, cell = held.raw(rows)
+    posterior = model.posterior(x)
+    label, task = posterior.label_of_cell[cell], posterior.task_of_cell[cell]
     log_label = posterior.log_label()
-    task = posterior.task_of_cell[cell]
-    log_known = posterior.log_label_in(task, log_label.shape[1])
     figures = {
         "rows": float(len(rows)),
         "accuracy": _accuracy(log_label, label),
         "log_loss": -float(log_label.gather(1, label[:, None]).clamp(min=-708).mean()),
-        "accuracy_task_known": _accuracy(log_known, label),
+        "accuracy_task_known": _accuracy(posterior.log_label_in(task, log_label.shape[1]), label),
         "task_accuracy": _accuracy(posterior.log_task(), task),
     }
     return {name: round(value, 6) for name, value in figures.items()}
@@ -65,11 +169,3 @@ def held_back_figures(model: Model, registry: Registry, held: Batch) -> dict[str
 
 def _accuracy(scores: Tensor, truth: Tensor) -> float:
     return float((scores.argmax(1) == truth).double().mean())
-
-
-def _scored(
-    model: Model, held: Batch, rows: np.ndarray | None = None
-) -> tuple[Tensor, Tensor]:
-    at = np.arange(min(len(held), ROWS)) if rows is None else rows
-    x, cell = held.take(at)
-    return model.log_likelihood(model.scaler.inverse(x)), cell
