@@ -50,6 +50,10 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     ['a', 'b', 'c']
     """
 
+    model_: Model
+    n_features_in_: int
+    feature_names_in_: NDArray[np.object_]
+
     def __init__(
         self,
         recipe: str = "default",
@@ -134,7 +138,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict(self, X: Any, task: Any = None) -> NDArray[Any]:
         """The most probable label of each row; of its task's labels where `task` is given."""
-        return self.classes_[self.predict_proba(X, task).argmax(axis=1)]
+        return _column(self.classes_, self.predict_proba(X, task).argmax(axis=1))
 
     def predict_proba(self, X: Any, task: Any = None) -> Floats:
         """p(y | x), or p(y | t, x) where `task` is given; one column per entry of `classes_`."""
@@ -146,7 +150,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_task(self, X: Any) -> NDArray[Any]:
         """The most probable task of each row."""
-        return self.tasks_[self.predict_task_proba(X).argmax(axis=1)]
+        return _column(self.tasks_, self.predict_task_proba(X).argmax(axis=1))
 
     def predict_task_proba(self, X: Any) -> Floats:
         """p(t | x); columns `tasks_`."""
@@ -203,7 +207,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         cells = self.model_.draw(n, task, label, generator)
         x = self.model_.sample(cells, generator)
         labels = np.array(self.model_.registry.label_of_cell)[cells.numpy()]
-        return x.numpy(), self.classes_[labels]
+        return x.numpy(), _column(self.classes_, labels)
 
     def forget(self, task: Any = None, label: Any = None) -> Self:
         """Drop what is kept of a task, of a label, or of a label in one task.
@@ -218,12 +222,12 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     @property
     def classes_(self) -> NDArray[Any]:
         """Labels in the order they were learned."""
-        return _column(self._fitted().registry.labels)
+        return np.array(self._fitted().registry.labels)
 
     @property
     def tasks_(self) -> NDArray[Any]:
         """Tasks in the order they were learned."""
-        return _column(self._fitted().registry.tasks)
+        return np.array(self._fitted().registry.tasks)
 
     @property
     def class_count_(self) -> NDArray[np.int64]:
@@ -334,8 +338,9 @@ def _tensor(x: ArrayLike) -> torch.Tensor:
     return torch.from_numpy(np.array(x, dtype=np.float64))
 
 
-def _column(names: tuple[Any, ...]) -> NDArray[Any]:
-    return np.array(names)
+def _column(names: NDArray[Any], at: NDArray[np.int64]) -> NDArray[Any]:
+    column: NDArray[Any] = names[at]
+    return column
 
 
 def _same_kind(new: Any, old: Any, what: str) -> None:

@@ -133,6 +133,7 @@ class NormalInverseWishart:
 
     @cached_property
     def _cholesky(self) -> Tensor:
+        root: Tensor
         root, info = torch.linalg.cholesky_ex(self.scale)
         if int(info):
             raise InputError(

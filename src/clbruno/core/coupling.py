@@ -9,15 +9,15 @@ from torch.nn.functional import silu
 
 
 class Context(NamedTuple):
-    """What the flow is conditioned on: `table[index]`, kept apart so that a row is projected once.
+    """What the flow is conditioned on: `table[cell]`, kept apart so that a row is projected once.
 
     Attributes:
         table: one context vector per (task, label) cell, shape `(cells, context_dim)`.
-        index: the row of `table` that belongs to each sample, shape `(n,)`.
+        cell: the row of `table` that belongs to each sample, shape `(n,)`.
     """
 
     table: Tensor
-    index: Tensor
+    cell: Tensor
 
 
 class AffineCoupling(nn.Module):
@@ -76,7 +76,7 @@ class AffineCoupling(nn.Module):
     def _parameters_of(self, a: Tensor, context: Context | None) -> tuple[Tensor, Tensor]:
         inner = self.enter(a)
         if self.context is not None and context is not None:
-            inner = inner + self.context(context.table)[context.index]
+            inner = inner + self.context(context.table)[context.cell]
         shift, raw = self.leave(silu(inner)).chunk(2, dim=-1)
         return shift, raw / (1 + raw.abs() / self.bound)
 
@@ -88,7 +88,7 @@ def _linear(
 
     With no inputs at all (a coupling of one feature has no driver) only its bias acts.
     """
-    layer = nn.utils.skip_init(nn.Linear, inputs, outputs, bias=bias)
+    layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs, bias=bias)
     limit = 1 / math.sqrt(max(inputs, 1))
     with torch.no_grad():
         for weights in layer.parameters():

@@ -67,6 +67,7 @@ class Model:
         cells = range(len(self.registry.cells)) if cells is None else cells
         x = x.double()
         scaled = self.scaler.forward(x)
+        value: Tensor
         with torch.no_grad():
             if self.embedding is None:
                 z, ladj = self.flow(scaled)
@@ -77,7 +78,8 @@ class Model:
 
     def _conditional(self, scaled: Tensor, cell: int) -> Tensor:
         z, ladj = self.flow(scaled, self.context(torch.full((len(scaled),), cell)))
-        return self.latent.log_prob(z, [cell])[:, 0] + ladj
+        value: Tensor = self.latent.log_prob(z, [cell])[:, 0] + ladj
+        return value
 
     def context(self, cells: Tensor) -> Context | None:
         """The flow's context for rows of these cells; None for a label-free flow."""

@@ -127,7 +127,7 @@ def kind_of(name: Any) -> str:
 
 
 def _names(column: NDArray[Any], what: str) -> list[Any]:
-    names = column.tolist()
+    names: list[Any] = column.tolist()
     kinds = {type(name) for name in names}
     if len(kinds) > 1 or not kinds <= {bool, int, float, str}:
         shown = ", ".join(sorted(kind.__name__ for kind in kinds))

@@ -98,7 +98,7 @@ class Student(nn.Module):
         """Latents of scaled rows, without gradients, in float64."""
         like = next(iter(self.parameters()), x)
         with torch.no_grad():
-            z, _ = self.flow(x.to(like), self.context(cell.to(like.device)))
+            z: Tensor = self.flow(x.to(like), self.context(cell.to(like.device)))[0]
         return z.double().cpu()
 
 

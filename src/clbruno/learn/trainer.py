@@ -61,7 +61,7 @@ def train(
         total, steps = torch.zeros(()), 0
         for loss in problem.losses():
             optimiser.zero_grad(set_to_none=True)
-            loss.backward()  # type: ignore[no-untyped-call]
+            loss.backward()
             nn.utils.clip_grad_norm_(module.parameters(), CLIP)
             optimiser.step()
             total, steps = total + loss.detach().cpu(), steps + 1

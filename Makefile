@@ -1,0 +1,44 @@
+# Each target sets up what it needs in .venv; a bare machine with Python 3.11 or newer is enough.
+
+VENV := .venv
+BIN := $(VENV)/bin
+PYTHON ?= python3
+DATA ?= ../shared/data
+export OMP_NUM_THREADS ?= 1
+
+.PHONY: demo test lint nightly benchmarks clean
+
+demo: $(VENV)/.user
+	$(BIN)/clbruno demo
+
+test: lint
+	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not nightly"
+	$(BIN)/python -m pytest --doctest-modules src/clbruno -p no:cacheprovider
+
+lint: $(VENV)/.dev
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+nightly: $(VENV)/.dev
+	$(BIN)/python -m pytest -m nightly
+
+benchmarks: $(VENV)/.dev
+	$(BIN)/python -m benchmarks all --data $(DATA)
+	$(BIN)/python -m benchmarks report
+
+clean:
+	rm -rf $(VENV) build dist src/*.egg-info
+
+$(BIN)/python:
+	$(PYTHON) -m venv $(VENV)
+
+# The model's own dependencies and those of the pictures.
+$(VENV)/.user: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[report]'
+	touch $@
+
+# The same and everything that the tests use.
+$(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
+	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	touch $@ $(VENV)/.user
