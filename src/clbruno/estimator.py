@@ -11,7 +11,15 @@ from sklearn.utils.validation import check_is_fitted
 from clbruno.config import TUNABLE, Recipe, recipe
 from clbruno.core.model import Model, chunks_of
 from clbruno.core.posterior import LOG_FLOOR, Posterior, level_set_p_value
-from clbruno.data.table import Table, kind_of, match_features, read_labels, read_table, read_tasks
+from clbruno.data.table import (
+    Table,
+    kind_of,
+    match_features,
+    read_labels,
+    read_name,
+    read_table,
+    read_tasks,
+)
 from clbruno.errors import InputError
 from clbruno.learn.engine import Lesson, forget, learn
 from clbruno.learn.progress import Progress
@@ -154,18 +162,17 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_task_proba(self, X: Any) -> Floats:
         """p(t | x); columns `tasks_`."""
-        return self._answer(X, lambda posterior, _: posterior.log_task().exp())
+        return self._answer(X, None, lambda posterior, _: posterior.log_task().exp())
 
     def score_samples(self, X: Any, task: Any = None) -> Floats:
         """log p(x), or log p(x | t) where `task` is given, in the units of the data."""
-        tasks = self._known_tasks(X, task)
 
-        def density(posterior: Posterior, rows: slice) -> torch.Tensor:
+        def density(posterior: Posterior, tasks: torch.Tensor | None) -> torch.Tensor:
             if tasks is None:
                 return posterior.log_density()
-            return posterior.log_evidence().gather(1, tasks[rows, None])[:, 0]
+            return posterior.log_evidence().gather(1, tasks[:, None])[:, 0]
 
-        return self._answer(X, density)
+        return self._answer(X, task, density)
 
     def typicality(self, X: Any, task: Any = None) -> Floats:
         """A p-value in (0, 1]: small means unlike anything seen (level sets, supplement A.3).
@@ -173,20 +180,19 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         The share of samples generated from the task that are less probable than the row; without
         a task, that of the task it is most typical of.
         """
-        tasks = self._known_tasks(X, task)
-        levels = self.model_.levels
+        levels = self._fitted().levels
 
-        def p_value(posterior: Posterior, rows: slice) -> torch.Tensor:
+        def p_value(posterior: Posterior, tasks: torch.Tensor | None) -> torch.Tensor:
             evidence = posterior.log_evidence()
             each = torch.stack(
                 [level_set_p_value(evidence[:, t], levels[t]) for t in range(len(levels))], dim=1
             )
-            return each.amax(1) if tasks is None else each.gather(1, tasks[rows, None])[:, 0]
+            return each.amax(1) if tasks is None else each.gather(1, tasks[:, None])[:, 0]
 
-        return self._answer(X, p_value)
+        return self._answer(X, task, p_value)
 
     def sample(
-        self, n: int = 1, task: Any = None, label: Any = None, random_state: int | None = None
+        self, n: int = 1, task: Any = None, label: Any = None, random_state: Any = None
     ) -> tuple[Floats, NDArray[Any]]:
         """Draw rows from what was learned.
 
@@ -202,8 +208,9 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         check_is_fitted(self, "model_")
         if isinstance(n, bool) or not hasattr(n, "__index__") or n < 1:
             raise InputError(f"n must be a whole number of at least 1, got {n!r}")
-        seed = np.random.SeedSequence(random_state).generate_state(1)[0]
-        generator = torch.Generator().manual_seed(int(seed))
+        task = None if task is None else read_name(task, "task")
+        label = None if label is None else read_name(label, "label")
+        generator = torch.Generator().manual_seed(_seed_of(random_state))
         cells = self.model_.draw(n, task, label, generator)
         x = self.model_.sample(cells, generator)
         labels = np.array(self.model_.registry.label_of_cell)[cells.numpy()]
@@ -216,6 +223,8 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         covariance of the other classes still carry traces of them.
         """
         check_is_fitted(self, "model_")
+        task = None if task is None else read_name(task, "task")
+        label = None if label is None else read_name(label, "label")
         self.model_ = forget(self.model_, task, label)
         return self
 
@@ -266,16 +275,17 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         with Progress(self.verbose, f"update {1 if old is None else len(old.log) + 1}") as progress:
             model = learn(old, lesson, progress.on_epoch)
         if old is None:
-            self._remember_features(table)
+            self._start_with(model, table)
         self.model_ = model
         return self
 
-    def _remember_features(self, table: Table) -> None:
-        self.n_features_in_ = table.x.shape[1]
-        if hasattr(self, "feature_names_in_"):
-            del self.feature_names_in_
+    def _start_with(self, model: Model, table: Table) -> None:
+        """Take over a first model and its features in one assignment: nothing halves it."""
+        state = {**vars(self), "model_": model, "n_features_in_": table.x.shape[1]}
+        state.pop("feature_names_in_", None)
         if table.names is not None:
-            self.feature_names_in_ = np.array(table.names, dtype=object)
+            state["feature_names_in_"] = np.array(table.names, dtype=object)
+        self.__dict__ = state
 
     def _names(self) -> tuple[str, ...] | None:
         names = getattr(self, "feature_names_in_", None)
@@ -283,21 +293,16 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _seed(self, old: Model | None) -> int:
         """The seed of a model is drawn once; every later update's follows from it."""
-        if old is not None:
-            return old.seed
-        state = self.random_state
-        if isinstance(state, np.random.RandomState):
-            return int(state.randint(2**31))
-        if state is not None and (isinstance(state, bool) or not hasattr(state, "__index__")):
-            raise InputError(f"random_state must be a whole number or None, got {state!r}")
-        return int(np.random.SeedSequence(state).generate_state(1)[0])
+        return _seed_of(self.random_state) if old is None else old.seed
 
     def _device(self) -> torch.device:
         if self.device == "auto":
             return torch.device("cuda" if torch.cuda.is_available() else "cpu")
         try:
-            return torch.empty(0, device=self.device).device
-        except (RuntimeError, AssertionError, TypeError) as error:
+            device = torch.zeros(1, device=self.device)
+            device.item()
+            return device.device
+        except (RuntimeError, AssertionError, TypeError, ImportError) as error:
             raise InputError(f"device {self.device!r} cannot be used here: {error}") from None
 
     def _input(self, X: Any) -> NDArray[Any]:
@@ -305,37 +310,56 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         owner = type(self).__name__
         return match_features(read_table(X, owner), self._names(), self.n_features_in_, owner)
 
-    def _known_tasks(self, X: Any, task: Any) -> torch.Tensor | None:
-        check_is_fitted(self, "model_")
+    def _known_tasks(self, task: Any, rows: int) -> torch.Tensor | None:
         if task is None:
             return None
-        rows = X.shape[0] if hasattr(X, "shape") else len(X)
         names = read_tasks(task, rows)
         place = {name: self.model_.registry.task_index(name) for name in dict.fromkeys(names)}
         return torch.tensor([place[name] for name in names])
 
     def _log_label(self, X: Any, task: Any) -> Floats:
-        tasks = self._known_tasks(X, task)
-
-        def answer(posterior: Posterior, rows: slice) -> torch.Tensor:
+        def answer(posterior: Posterior, tasks: torch.Tensor | None) -> torch.Tensor:
             if tasks is None:
                 return posterior.log_label()
-            return posterior.log_label_in(tasks[rows], len(self.model_.registry.labels))
+            return posterior.log_label_in(tasks, len(self.model_.registry.labels))
 
-        return self._answer(X, answer)
+        return self._answer(X, task, answer)
 
-    def _answer(self, X: Any, question: Any) -> Floats:
+    def _answer(self, X: Any, task: Any, question: Any) -> Floats:
         """Ask a question of the posterior, chunk by chunk."""
         x = self._input(X)
-        answers = [
-            question(self.model_.posterior(_tensor(x[rows])), rows).numpy()
-            for rows in chunks_of(len(x))
-        ]
+        tasks = self._known_tasks(task, len(x))
+        answers = []
+        for rows in chunks_of(len(x)):
+            posterior = self.model_.posterior(_tensor(x[rows]))
+            _refuse_overflow(posterior, rows.start)
+            answers.append(question(posterior, None if tasks is None else tasks[rows]).numpy())
         return np.concatenate(answers)
+
+
+def _refuse_overflow(posterior: Posterior, first: int) -> None:
+    lost = ~posterior.log_likelihood.isfinite().all(dim=1)
+    if bool(lost.any()):
+        raise InputError(
+            f"row {first + int(lost.int().argmax())} of X (counted from 0) is so far from all that "
+            "was learned that its density cannot be computed; check its values and their unit"
+        )
 
 
 def _tensor(x: ArrayLike) -> torch.Tensor:
     return torch.from_numpy(np.array(x, dtype=np.float64))
+
+
+def _seed_of(state: Any) -> int:
+    """The seed that a `random_state` stands for; a fresh one for None."""
+    if isinstance(state, np.random.RandomState):
+        return int(state.randint(2**31))
+    whole = isinstance(state, int | np.integer) and not isinstance(state, bool) and state >= 0
+    if state is not None and not whole:
+        raise InputError(
+            f"random_state must be a whole number from 0, a RandomState or None, got {state!r}"
+        )
+    return int(np.random.SeedSequence(state).generate_state(1)[0])
 
 
 def _column(names: NDArray[Any], at: NDArray[np.int64]) -> NDArray[Any]:

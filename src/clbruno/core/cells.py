@@ -130,7 +130,8 @@ class ClassLatent:
     """Ours: each cell an exchangeable sequence of its own, with covariances pooled over the cells.
 
     The law of cell k is normal-inverse-Wishart around the pooled within-cell covariance P and the
-    mean m0 of its task, with strengths v0 and kappa; its predictive has mean and covariance
+    mean m0 of its task, with strengths v0 and kappa; its predictive is a multivariate t of mean
+    mean_k and covariance (1 + 1 / (kappa + n_k)) Sigma_k, with
 
         mean_k  = (kappa m0 + n_k zbar_k) / (kappa + n_k)
         Sigma_k = (1 - s) (v0 P + S_k + kappa n_k / (kappa + n_k) gap gap') / (v0 + n_k) + s I
@@ -272,10 +273,17 @@ class ClassLatent:
         return replace(self, moments=tuple(thin))
 
     def without(self, cells: Sequence[int], task_of_cell: Sequence[int]) -> "ClassLatent":
-        """Drop the statistics of some cells."""
+        """Drop the statistics of some cells.
+
+        What a thin cell gave to the pooled scatter is known to its rank only; what the rest of it
+        leaves behind stays, and what was taken too much is cut off at zero.
+        """
         gone = set(cells)
         within = self.within
         for cell in gone:
             within = within - self.seen(cell).scatter
+        if any(isinstance(self.moments[cell], Thin) for cell in gone):
+            values, vectors = torch.linalg.eigh(within)
+            within = (vectors * values.clamp(min=0)) @ vectors.mT
         kept = tuple(seen for cell, seen in enumerate(self.moments) if cell not in gone)
         return replace(self, moments=kept, within=within, task_of_cell=tuple(task_of_cell))

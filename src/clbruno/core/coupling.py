@@ -81,6 +81,11 @@ class AffineCoupling(nn.Module):
         return shift, raw / (1 + raw.abs() / self.bound)
 
 
+class _Linear(nn.Linear):
+    def reset_parameters(self) -> None:
+        """Left to `_linear`, which knows the generator; torch's own start warns on no inputs."""
+
+
 def _linear(
     inputs: int, outputs: int, generator: torch.Generator | None, *, bias: bool = True
 ) -> nn.Linear:
@@ -88,7 +93,7 @@ def _linear(
 
     With no inputs at all (a coupling of one feature has no driver) only its bias acts.
     """
-    layer: nn.Linear = nn.utils.skip_init(nn.Linear, inputs, outputs, bias=bias)
+    layer: _Linear = nn.utils.skip_init(_Linear, inputs, outputs, bias=bias)
     limit = 1 / math.sqrt(max(inputs, 1))
     with torch.no_grad():
         for weights in layer.parameters():

@@ -47,7 +47,9 @@ class Posterior:
         p(y | t, x) proportional to p(x | t, y)^(1/T) p(y | t)
         """
         joint = self._tempered()
-        return joint - self._by_task(joint)[:, self.task_of_cell]
+        for _ in range(2):  # once more, for what rounding leaves at log-likelihoods of a million
+            joint = joint - self._by_task(joint)[:, self.task_of_cell]
+        return joint
 
     def log_task(self) -> Tensor:
         """log p(t | x), proportional to p(t) sum_y p(x | t, y)^(1/T) p(y | t) (eq. 11)."""

@@ -15,6 +15,9 @@ ROWS = 8192
 BEND = 0.01
 """Where the soft root turns from a line into a root, in units of the typical spread."""
 
+ROUNDING = 1e-9
+"""Spread over mean under which a feature is constant but for rounding."""
+
 MOSTLY_POSITIVE = 0.05
 """Share of negative entries under which features count as counts or rectified."""
 
@@ -109,7 +112,8 @@ def _spread(scaler: Scaler, x: NDArray[np.floating]) -> tuple[Tensor, Tensor]:
     """Mean and standard deviation of the scaled columns."""
     center = torch.stack([part.sum(0) for part in _chunks(scaler, x)]).sum(0) / len(x)
     square = torch.stack([(part - center).square().sum(0) for part in _chunks(scaler, x)]).sum(0)
-    return center, (square / len(x)).sqrt()
+    spread = (square / len(x)).sqrt()
+    return center, spread.where(spread > ROUNDING * center.abs(), 0.0)
 
 
 def _chunks(scaler: Scaler, x: NDArray[np.floating]) -> Iterator[Tensor]:

@@ -16,6 +16,9 @@ from clbruno.errors import InputError, InputTypeError
 SHOWN = 5
 """How many names an error lists."""
 
+LARGEST = 1e150
+"""Values beyond it have squares that no float64 can hold."""
+
 
 @dataclass(frozen=True)
 class Table:
@@ -36,26 +39,35 @@ def read_table(x: Any, owner: str) -> Table:
     Raises:
         InputError: not two-dimensional, not numeric, empty, not finite, or duplicate names.
     """
+    if np.ma.is_masked(x):
+        raise InputError("X has masked entries, which are missing values; fill them in first")
     if _is_anndata(x):
         names: tuple[str, ...] | None = tuple(str(name) for name in x.var_names)
         x = x.X.toarray() if hasattr(x.X, "toarray") else x.X
     else:
+        if hasattr(x, "iloc"):  # only pandas lets a name stand twice
+            _refuse_twice(getattr(x, "columns", ()))
         try:
             found = _get_feature_names(x)
         except TypeError as error:
             raise InputError(f"{error}") from None
         names = None if found is None else tuple(str(name) for name in found)
-    if names is not None and len(set(names)) < len(names):
-        twice = [name for name, times in Counter(names).items() if times > 1]
-        raise InputError(f"feature names stand twice: {_list(twice)}. Give each column its own")
+    _refuse_twice(names or ())
     try:
         values = check_array(x, dtype="numeric", estimator=owner, input_name="X")
     except TypeError as error:
         raise InputTypeError(str(error)) from None
-    except ValueError as error:
+    except (ValueError, RuntimeError) as error:
         raise InputError(str(error)) from None
     if values.dtype.kind not in "fiub":
         raise InputError(f"X must hold real numbers, got an array of {values.dtype}")
+    if values.dtype.kind == "f" and values.dtype.itemsize >= 8:
+        largest = max(values.max(), -values.min())
+        if largest > LARGEST:
+            raise InputError(
+                f"X holds a value of size {largest:.3g}, too large to compute with (over "
+                f"{LARGEST:g}); change the unit, or mend the row"
+            )
     return Table(values, names)
 
 
@@ -97,27 +109,34 @@ def read_labels(y: Any, rows: int) -> list[Any]:
             "requires y to be passed, but the target y is None. Give one label per row"
         )
     try:
-        column = column_or_1d(y, warn=True)
+        column = column_or_1d(_plain(y, "y"), warn=True)
         _same_length(column, rows, "y")
-        if column.dtype.kind == "f" and not np.isfinite(column).all():
-            raise InputError("y contains NaN or infinity; give every row a label")
-        check_classification_targets(column)
+        if column.dtype.kind == "f":
+            if not np.isfinite(column).all():
+                raise InputError("y contains NaN or infinity; give every row a label")
+            check_classification_targets(column)
     except InputError:
         raise
     except (ValueError, TypeError) as error:
         raise InputError(str(error)) from None
-    return _names(column, "y")
+    return _names(column.tolist(), "y")
 
 
 def read_tasks(task: Any, rows: int) -> list[Any]:
     """The task of every row, from one name or one per row."""
     if isinstance(task, str) or np.ndim(task) == 0:
-        return _names(np.array([task]), "task") * rows
-    column = np.asarray(task)
+        return [read_name(task, "task")] * rows
+    column = np.asarray(_plain(task, "task"))
     if column.ndim != 1:
         raise InputError(f"task must be one name or one per row, got shape {column.shape}")
     _same_length(column, rows, "task")
-    return _names(column, "task")
+    return _names(column.tolist(), "task")
+
+
+def read_name(name: Any, what: str) -> Any:
+    """One name of a task or of a label, as a plain Python value."""
+    value = name.item() if isinstance(name, np.generic | np.ndarray) and name.size == 1 else name
+    return _names([value], what)[0]
 
 
 def kind_of(name: Any) -> str:
@@ -126,8 +145,21 @@ def kind_of(name: Any) -> str:
     return kinds.get(type(name), type(name).__name__)
 
 
-def _names(column: NDArray[Any], what: str) -> list[Any]:
-    names: list[Any] = column.tolist()
+def _plain(values: Any, what: str) -> Any:
+    """Names as an array that has not turned one kind into another, as numpy does with lists."""
+    if np.ma.is_masked(values):
+        raise InputError(f"{what} has masked entries; missing values are no names")
+    if hasattr(values, "to_numpy"):
+        values = values.to_numpy()
+    elif isinstance(values, list | tuple):
+        values = np.array(values, dtype=object)
+    if isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1:
+        items = [name.item() if isinstance(name, np.generic) else name for name in values]
+        return np.array(_names(items, what))
+    return values
+
+
+def _names(names: list[Any], what: str) -> list[Any]:
     kinds = {type(name) for name in names}
     if len(kinds) > 1 or not kinds <= {bool, int, float, str}:
         shown = ", ".join(sorted(kind.__name__ for kind in kinds))
@@ -135,7 +167,17 @@ def _names(column: NDArray[Any], what: str) -> list[Any]:
             f"{what} must hold names of one kind, all texts or all whole numbers, got {shown}. "
             "Missing values are no names: leave such rows out"
         )
+    if kinds == {int} and not -(2**63) <= min(names) <= max(names) < 2**63:
+        raise InputError(f"{what} holds a whole number beyond 64 bits; use a text as its name")
+    if kinds == {float} and not np.isfinite(names).all():
+        raise InputError(f"{what} contains NaN or infinity; missing values are no names")
     return names
+
+
+def _refuse_twice(names: Sequence[Any]) -> None:
+    twice = [name for name, times in Counter(names).items() if times > 1]
+    if twice:
+        raise InputError(f"feature names stand twice: {_list(twice)}. Give each column its own")
 
 
 def _same_length(column: NDArray[Any], rows: int, what: str) -> None:

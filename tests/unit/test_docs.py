@@ -1,0 +1,46 @@
+"""Every symbol that the documents promise exists."""
+
+import functools
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = ROOT / "docs" / "paper-to-code.md"
+SYMBOL = re.compile(r"`((?:clbruno|benchmarks)[\w.]*):([\w.]+)`")
+
+
+def symbols() -> list[tuple[str, str]]:
+    return sorted(set(SYMBOL.findall(PAGE.read_text(encoding="utf-8"))))
+
+
+@pytest.mark.parametrize(("module", "path"), symbols())
+def test__paper_to_code__symbol__exists(
+    module: str, path: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.syspath_prepend(str(ROOT))
+
+    found = functools.reduce(getattr, path.split("."), importlib.import_module(module))
+
+    assert found.__doc__, f"{module}:{path} has no docstring"
+
+
+@pytest.mark.parametrize("number", [1, 2, 3, 4, 5, 6, 7, 8, 10, 11, 12])
+def test__paper_to_code__every_equation__has_a_row(number: int) -> None:
+    page = PAGE.read_text(encoding="utf-8")
+
+    rows = [line for line in page.splitlines() if re.search(rf"\| eq\.[ \d,]*\b{number}\b", line)]
+
+    assert rows
+
+
+def test__paper_to_code__every_table_row__names_a_symbol() -> None:
+    lines = [line for line in PAGE.read_text(encoding="utf-8").splitlines() if line[:2] == "| "]
+    heads = ("| Paper |", "| What it is |")
+
+    without = [line for line in lines if not line.startswith(heads) and not SYMBOL.search(line)]
+
+    assert len(lines) > 40
+    assert not without
