@@ -33,7 +33,8 @@ class Recipe:
         batch_size: rows of new data per step.
         learning_rate: of Adam.
         max_epochs: most passes over a new batch of data; 0 learns in closed form alone.
-        patience: epochs without a better validation score before training stops.
+        patience: epochs without a better validation score before the learning rate falls, and
+            after its last fall before training stops.
         validation_share: share of a new batch held back to stop the training.
         frozen: learn statistics alone and leave flow, ridge and temperature as they are: exact,
             in closed form, and the order of the batches does not matter.
@@ -168,7 +169,7 @@ RECIPES = {
         batch_size=128,
         learning_rate=1e-3,
         max_epochs=100,
-        patience=10,
+        patience=3,
         validation_share=0.1,
         frozen=False,
         label_prior="counts",

@@ -27,6 +27,9 @@ from clbruno.registry import DEFAULT_TASK
 
 Floats = NDArray[np.float64]
 
+CHUNK_NUMBERS = 2**20
+"""Numbers of the input per pass; bounds the memory of an answer."""
+
 
 class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     """Learns labelled data that arrive in pieces, keeps no sample, and answers with probabilities.
@@ -219,8 +222,9 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def forget(self, task: Any = None, label: Any = None) -> Self:
         """Drop what is kept of a task, of a label, or of a label in one task.
 
-        Statistics and embeddings go; the flow was trained with the data, and so may the pooled
-        covariance of the other classes still carry traces of them.
+        Statistics and embeddings go. A flow that was trained with the data may still carry traces
+        of them; so may the pooled covariance where classes are kept in thin form. With the task
+        latent a task's statistics are one sum, from which a single label cannot be taken out.
         """
         check_is_fitted(self, "model_")
         task = None if task is None else read_name(task, "task")
@@ -329,12 +333,16 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Ask a question of the posterior, chunk by chunk."""
         x = self._input(X)
         tasks = self._known_tasks(task, len(x))
-        answers = []
-        for rows in chunks_of(len(x)):
+        answers = np.empty(0)
+        for rows in chunks_of(len(x), max(1, CHUNK_NUMBERS // x.shape[1])):
             posterior = self.model_.posterior(_tensor(x[rows]))
             _refuse_overflow(posterior, rows.start)
-            answers.append(question(posterior, None if tasks is None else tasks[rows]).numpy())
-        return np.concatenate(answers)
+            part = question(posterior, None if tasks is None else tasks[rows]).numpy()
+            if rows.start == 0:
+                # All at once: small results kept between large temporary ones fragment the heap.
+                answers = np.empty((len(x), *part.shape[1:]))
+            answers[rows] = part
+        return answers
 
 
 def _refuse_overflow(posterior: Posterior, first: int) -> None:

@@ -7,6 +7,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import silu
 
+QUIET = 0.1
+"""How much smaller than usual the weights of the driving half start."""
+
 
 class Context(NamedTuple):
     """What the flow is conditioned on: `table[cell]`, kept apart so that a row is projected once.
@@ -27,8 +30,9 @@ class AffineCoupling(nn.Module):
         forward  b' = mu + exp(s) b,   log|det| = sum_d s_d
         inverse  b  = (b' - mu) exp(-s)
 
-    The last layer starts at zero, so a new coupling is the identity. `|s| < bound` keeps
-    `exp(s)` and its inverse within fixed limits whatever the weights are.
+    The last layer starts at zero, so a new coupling is the identity; the weights of the driving
+    half start small, so that what the context says is learned before the noise of the features.
+    `|s| < bound` keeps `exp(s)` and its inverse within fixed limits whatever the weights are.
 
     Args:
         fixed: how many features drive the coupling (may be 0).
@@ -60,6 +64,7 @@ class AffineCoupling(nn.Module):
         self.context = _linear(context_dim, hidden, generator, bias=False) if context_dim else None
         self.leave = _linear(hidden, 2 * moved, generator)
         with torch.no_grad():
+            self.enter.weight.mul_(QUIET)
             self.leave.weight.zero_()
             self.leave.bias.zero_()
 

@@ -18,6 +18,9 @@ BEND = 0.01
 ROUNDING = 1e-9
 """Spread over mean under which a feature is constant but for rounding."""
 
+STEPS = 16
+"""The centre stands in the middle of a step of this share of the scale."""
+
 MOSTLY_POSITIVE = 0.05
 """Share of negative entries under which features count as counts or rectified."""
 
@@ -36,7 +39,8 @@ class Scaler:
     Attributes:
         unit: one typical spread of the raw features, the same for all of them.
         root: whether g is the soft root.
-        center: mean of g in the first batch, shape `(D,)`.
+        center: mean of g in the first batch to a sixteenth of the scale, shape `(D,)`: of a batch
+            of one row, or of equal rows, the mean itself would be that row.
         scale: what it is divided by, shape `(D,)`.
     """
 
@@ -80,7 +84,8 @@ class Scaler:
         center, spread = _spread(raw, x)
         typical = _typical(spread)
         scale = torch.full_like(spread, typical) if common else spread.clamp(min=0.01 * typical)
-        return cls(unit, root, center, scale)
+        step = scale / STEPS
+        return cls(unit, root, ((center / step).floor() + 0.5) * step, scale)
 
     def forward(self, x: Tensor) -> Tensor:
         """Scale the rows of `x`."""

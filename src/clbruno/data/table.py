@@ -90,7 +90,8 @@ def match_features(
             )
         if table.names != names:
             place = {name: at for at, name in enumerate(table.names)}
-            return table.x[:, [place[name] for name in names]]
+            # In rows again, as it came: the order in memory changes the last bits of a sum.
+            return np.ascontiguousarray(table.x[:, [place[name] for name in names]])
     elif table.x.shape[1] != width:
         raise InputError(
             f"X has {table.x.shape[1]} features, but {owner} is expecting {width} features as input"
@@ -153,9 +154,9 @@ def _plain(values: Any, what: str) -> Any:
         values = values.to_numpy()
     elif isinstance(values, list | tuple):
         values = np.array(values, dtype=object)
-    if isinstance(values, np.ndarray) and values.dtype == object and values.ndim == 1:
-        items = [name.item() if isinstance(name, np.generic) else name for name in values]
-        return np.array(_names(items, what))
+    if isinstance(values, np.ndarray) and values.dtype == object and values.size:
+        items = [name.item() if isinstance(name, np.generic) else name for name in values.flat]
+        return np.array(_names(items, what)).reshape(values.shape)
     return values
 
 

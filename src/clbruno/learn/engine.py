@@ -2,6 +2,7 @@
 
 import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any
@@ -14,9 +15,9 @@ from clbruno.config import Recipe
 from clbruno.core.cells import ClassLatent, TaskLatent
 from clbruno.core.flow import Whitening
 from clbruno.core.model import Model
-from clbruno.core.moments import merged
+from clbruno.core.moments import Moments, merged
 from clbruno.data.scaling import Scaler
-from clbruno.errors import InputError, SmallClassWarning
+from clbruno.errors import InputError, SmallClassWarning, TrainingError
 from clbruno.history import UpdateRecord, fingerprint, now, versions
 from clbruno.learn.batch import Batch
 from clbruno.learn.problem import Increment, moments_of
@@ -72,6 +73,11 @@ def learn(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None]) 
         _same_structure(old.recipe, recipe)
     known = Registry() if old is None else old.registry
     registry, cell = enrol(known, lesson.tasks, lesson.labels)
+    if recipe.frozen and recipe.context_dim and len(registry.cells) > len(known.cells):
+        raise InputError(
+            "frozen=True cannot learn a new task or class with a conditional flow: its embedding "
+            "has to be trained; set frozen=False, or use a label-free flow (context_dim=0)"
+        )
     scaler = Scaler.choose(lesson.x) if old is None else old.scaler
     batch = Batch(lesson.x, cell, np.arange(len(cell)), scaler)
     small = _small_cells(registry, recipe, batch)
@@ -91,7 +97,8 @@ def learn(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None]) 
     student = student.to(lesson.device)
     increment = Increment(recipe, registry, student, base, new, held, teacher, rng, generator)
     epochs = 0
-    if recipe.max_epochs and not recipe.frozen and any(True for _ in student.parameters()):
+    trainable = recipe.couplings > 0 or recipe.latent == "task"
+    if trainable and recipe.max_epochs and not recipe.frozen:
         epochs = train(
             student,
             increment,
@@ -125,7 +132,9 @@ def _models(
     recipe, held = lesson.recipe, increment.held
     student = increment.student.double().eval().requires_grad_(False)
     seen, more = increment.moments(increment.new), increment.moments(held)
-    latent = increment.latent_with(merged(seen, more))
+    total = merged(seen, more)
+    _refuse_overflow(total)
+    latent = increment.latent_with(total)
     student.cpu()
     model = Model(
         recipe=recipe,
@@ -149,6 +158,16 @@ def _models(
     return replace(model, latent=trial), model
 
 
+def _refuse_overflow(new: dict[int, Moments]) -> None:
+    if not all(
+        bool(seen.mean.isfinite().all() & seen.scatter.isfinite().all()) for seen in new.values()
+    ):
+        raise TrainingError(
+            "the statistics of this batch overflow; the model is unchanged. Its values are too far "
+            "from those of the first batch: check their unit, or start a new model with fit"
+        )
+
+
 def enrol(
     registry: Registry, tasks: list[Any], labels: list[Any]
 ) -> tuple[Registry, NDArray[np.int64]]:
@@ -156,15 +175,12 @@ def enrol(
 
     Tasks are entered as they come, the labels of a batch in sorted order.
     """
+    tally = Counter(zip(tasks, labels, strict=True))
     for task in dict.fromkeys(tasks):
-        here = [label for name, label in zip(tasks, labels, strict=True) if name == task]
-        names = sorted(set(here))
-        tally = dict.fromkeys(names, 0)
-        for label in here:
-            tally[label] += 1
-        registry = registry.extended(task, names, list(tally.values()))
-    pairs = {pair: registry.cell_index(*pair) for pair in set(zip(tasks, labels, strict=True))}
-    cell = [pairs[pair] for pair in zip(tasks, labels, strict=True)]
+        names = sorted(label for name, label in tally if name == task)
+        registry = registry.extended(task, names, [tally[task, label] for label in names])
+    place = {pair: registry.cell_index(*pair) for pair in tally}
+    cell = [place[pair] for pair in zip(tasks, labels, strict=True)]
     return registry, np.array(cell, dtype=np.int64)
 
 

@@ -1,0 +1,131 @@
+"""`clbruno predict` and `clbruno sample`."""
+
+import itertools
+import sys
+from collections import Counter
+from collections.abc import Iterable, Iterator
+
+import numpy as np
+
+from clbruno.cli.console import say, show_table
+from clbruno.cli.tables import chunks_of_features, names_like
+from clbruno.data.readers import Columns
+from clbruno.data.writers import Rows, write, write_csv, write_json_lines, writer_for
+from clbruno.errors import InputError
+from clbruno.estimator import CLBrunoClassifier
+from clbruno.persist import load
+
+_SHOWN = 20
+_ANSWERS = ("label", "probability", "task", "task_probability", "typicality")
+
+
+def predict(
+    model: str,
+    data: str,
+    task: str | None,
+    id_column: str | None,
+    ignore: tuple[str, ...],
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Predict every row of a table, a chunk at a time."""
+    if id_column in _ANSWERS:
+        raise InputError(f"the id column cannot be called {id_column!r}: the output has one too")
+    if output is not None:
+        writer_for(output)
+    reader = load(model)
+    columns = Columns(text=() if id_column is None else (id_column,), ignore=ignore)
+    _emit(_answers(reader, data, columns, task), output, as_json)
+
+
+def _answers(
+    model: CLBrunoClassifier, data: str, columns: Columns, task: str | None
+) -> Iterator[Rows]:
+    registry = model.model_.registry
+    known = None if task is None else names_like(registry.tasks[0], [task], "task")[0]
+    place = None if known is None else registry.task_index(known)
+    for chunk, x in chunks_of_features(data, columns, model):
+        label = model.predict_proba(x, known)
+        tasks = model.predict_task_proba(x)
+        best = tasks.argmax(axis=1) if place is None else np.full(len(x), place)
+        yield Rows(
+            {
+                **chunk.text,
+                "label": model.classes_[label.argmax(axis=1)],
+                "probability": label.max(axis=1),
+                "task": model.tasks_[best],
+                "task_probability": tasks[np.arange(len(x)), best],
+                "typicality": model.typicality(x, known),
+            }
+        )
+
+
+def sample(
+    model: str,
+    count: int,
+    task: str | None,
+    label: str | None,
+    seed: int,
+    output: str | None,
+    as_json: bool,
+) -> None:
+    """Draw samples and write them as a table that `clbruno learn` reads."""
+    if output is not None:
+        writer_for(output)
+    maker = load(model)
+    registry = maker.model_.registry
+    task_name = None if task is None else names_like(registry.tasks[0], [task], "task")[0]
+    label_name = None if label is None else names_like(registry.labels[0], [label], "label")[0]
+    x, labels = maker.sample(count, task_name, label_name, random_state=seed)
+    columns = {"label": labels}
+    if task is not None:
+        columns["task"] = np.full(count, task)
+    names = getattr(maker, "feature_names_in_", [f"x{at}" for at in range(x.shape[1])])
+    clash = set(columns) & set(names)
+    if clash:
+        raise InputError(f"the model has a feature called {clash.pop()!r}: the output has one too")
+    _emit([Rows(columns, tuple(names), x)], output, as_json)
+
+
+def _emit(rows: Iterable[Rows], output: str | None, as_json: bool) -> None:
+    if output is not None:
+        counted = _Counted(rows)
+        write(output, counted)
+        say(f"Wrote {counted.count:,} rows to {output}.")
+    elif as_json:
+        write_json_lines(sys.stdout.buffer, rows)
+    elif sys.stdout.isatty():
+        _show(rows)
+    else:
+        write_csv(sys.stdout.buffer, rows)
+
+
+class _Counted:
+    """Rows that are counted while they pass."""
+
+    def __init__(self, rows: Iterable[Rows]) -> None:
+        self._rows = rows
+        self.count = 0
+
+    def __iter__(self) -> Iterator[Rows]:
+        for part in self._rows:
+            self.count += len(next(iter(part.columns.values())))
+            yield part
+
+
+def _show(rows: Iterable[Rows]) -> None:
+    """The first rows as a table, and how often each label comes."""
+    first: list[tuple[object, ...]] = []
+    labels: Counter[str] = Counter()
+    names: tuple[str, ...] = ()
+    for part in rows:
+        columns = part.flat()
+        names = tuple(columns)
+        values = zip(*(column.tolist() for column in columns.values()), strict=True)
+        first += itertools.islice(values, _SHOWN - len(first))
+        labels.update(map(str, part.columns["label"].tolist()))
+    show_table(names, first)
+    rest = labels.total() - len(first)
+    if rest:
+        say(f"... and {rest:,} more rows; -o FILE writes them all.")
+    say(", ".join(f"{name}: {count:,}" for name, count in labels.most_common(10)))

@@ -1,0 +1,125 @@
+"""Tables of the command line in the terms of a model: its features in order, its kind of names."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from clbruno.cli.console import watched
+from clbruno.data.readers import Chunk, Columns, read
+from clbruno.data.table import Table, match_features
+from clbruno.errors import InputError
+from clbruno.estimator import CLBrunoClassifier
+from clbruno.registry import DEFAULT_TASK
+
+
+@dataclass(frozen=True)
+class Source:
+    """A labelled table: where it is, and which of its columns are what."""
+
+    path: str
+    label: str
+    task: str | None
+    task_column: str | None
+    ignore: tuple[str, ...]
+
+    @property
+    def columns(self) -> Columns:
+        """The columns that are no features."""
+        kept = (self.label,) if self.task_column is None else (self.label, self.task_column)
+        return Columns(text=kept, ignore=self.ignore)
+
+
+@dataclass(frozen=True)
+class Features:
+    """The features that a table must have, by name where they have names."""
+
+    names: tuple[str, ...] | None
+    width: int
+
+
+@dataclass(frozen=True)
+class Labelled:
+    """All rows of a labelled table."""
+
+    x: NDArray[np.floating]
+    names: tuple[str, ...] | None
+    labels: list[Any]
+    tasks: list[Any]
+
+    @property
+    def cells(self) -> list[tuple[Any, Any]]:
+        """The (task, label) of each row."""
+        return list(zip(self.tasks, self.labels, strict=True))
+
+
+def read_labelled(
+    source: Source, model: CLBrunoClassifier, like: Labelled | None = None
+) -> Labelled:
+    """Read a table whole, with its features in the order of the model, or of the table `like`."""
+    expected = expected_features(model)
+    if expected is None and like is not None:
+        expected = Features(like.names, like.x.shape[1])
+    chunks = list(watched(read(source.path, source.columns), "reading", lambda c: len(c.x)))
+    x = np.concatenate([features_of(chunk, source.path, expected) for chunk in chunks])
+    labels = [str(name) for chunk in chunks for name in chunk.text[source.label]]
+    if source.task_column is None:
+        tasks = [DEFAULT_TASK if source.task is None else source.task] * len(labels)
+    else:
+        tasks = [str(name) for chunk in chunks for name in chunk.text[source.task_column]]
+    if not hasattr(model, "model_"):
+        return Labelled(x, chunks[0].names, labels, tasks)
+    registry = model.model_.registry
+    return Labelled(
+        x,
+        chunks[0].names,
+        names_like(registry.labels[0], labels, "label"),
+        names_like(registry.tasks[0], tasks, "task"),
+    )
+
+
+def expected_features(model: CLBrunoClassifier) -> Features | None:
+    """The features that a model was learned from; None before it has learned any."""
+    if not hasattr(model, "model_"):
+        return None
+    names = getattr(model, "feature_names_in_", None)
+    return Features(None if names is None else tuple(names), model.n_features_in_)
+
+
+def features_of(chunk: Chunk, path: str, expected: Features | None) -> NDArray[np.floating]:
+    """The features of a chunk in the expected order."""
+    if expected is None:
+        return chunk.x
+    table = Table(chunk.x, chunk.names)
+    try:
+        x = match_features(table, expected.names, expected.width, "the model")
+    except InputError as error:
+        raise InputError(
+            f"{path}: {error} (a column that is no feature is left out with --ignore)"
+        ) from None
+    return np.ascontiguousarray(x)
+
+
+def names_like(known: Any, names: Sequence[str], what: str) -> list[Any]:
+    """Names from a text in the kind of the model's: a model made in Python may have numbers."""
+    if isinstance(known, str):
+        return list(names)
+    kind = {"True": True, "False": False}.__getitem__ if type(known) is bool else type(known)
+    try:
+        values = {name: kind(name) for name in dict.fromkeys(names)}
+    except (ValueError, KeyError):
+        raise InputError(
+            f"the model's {what}s are of another kind, such as {known!r}, than {names[0]!r}"
+        ) from None
+    return [values[name] for name in names]
+
+
+def chunks_of_features(
+    path: str, columns: Columns, model: CLBrunoClassifier
+) -> Iterator[tuple[Chunk, NDArray[np.floating]]]:
+    """The rows of a table, chunk by chunk, with their features in the model's order."""
+    expected = expected_features(model)
+    for chunk in watched(read(path, columns), "predicting", lambda c: len(c.x)):
+        yield chunk, features_of(chunk, path, expected)
