@@ -1,0 +1,1 @@
+"""The paper's experiments, each beside its rivals on equal inputs; see ``python -m benchmarks``."""

@@ -1,0 +1,98 @@
+"""MeRGAN with replay alignment (Wu et al., 2018): a conditional GAN that replays itself."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import cross_entropy, one_hot, softplus
+
+from benchmarks.rivals.mlp import GrowingMLP
+from benchmarks.rivals.replay import GenerativeReplay
+
+
+class ConditionalGAN(nn.Module):
+    """G(z, c) with pixels in [0, 1], and a critic that tells real from made and names the class."""
+
+    def __init__(self, dim: int, hidden: int, latent: int, most: int) -> None:
+        super().__init__()
+        self.latent, self.most = latent, most
+        self.generator = nn.Sequential(
+            nn.Linear(latent + most, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(),
+            nn.Linear(hidden, dim), nn.Sigmoid(),
+        )  # fmt: skip
+        self.critic = nn.Sequential(nn.Linear(dim, hidden), nn.LeakyReLU(0.2))
+        self.verdict = nn.Linear(hidden, 1)
+        self.naming = nn.Linear(hidden, most)
+
+    def make(self, z: Tensor, code: Tensor) -> Tensor:
+        """G(z, c)."""
+        return self.generator(torch.cat([z, one_hot(code, self.most).to(z)], dim=1))
+
+    def critic_loss(self, real: Tensor, made: Tensor, code: Tensor) -> Tensor:
+        """softplus(-v(real)) + softplus(v(made)) + cross-entropy of the class of real rows."""
+        seen, fake = self.critic(real), self.critic(made.detach())
+        naming = cross_entropy(self.naming(seen), code)
+        return softplus(-self.verdict(seen)).mean() + softplus(self.verdict(fake)).mean() + naming
+
+    def generator_loss(self, made: Tensor, code: Tensor) -> Tensor:
+        """softplus(-v(made)) + cross-entropy of the class that was asked for."""
+        seen = self.critic(made)
+        return softplus(-self.verdict(seen)).mean() + cross_entropy(self.naming(seen), code)
+
+
+def alignment(new: ConditionalGAN, old: ConditionalGAN, z: Tensor, code: Tensor) -> Tensor:
+    """E |G_new(z, c) - G_old(z, c)|^2 over the old classes, summed over pixels."""
+    return ((new.make(z, code) - old.make(z, code)) ** 2).sum(dim=1).mean()
+
+
+class MeRGAN(GenerativeReplay):
+    """A solver trained on new rows and on rows that the previous generator makes of old classes.
+
+    The generator sees the new rows in the adversarial game and is held to its old self by
+    ``strength`` x the alignment on old classes.
+    """
+
+    def __init__(self, strength: float = 1.0, most: int = 32, **others: Any) -> None:
+        super().__init__(**others)
+        self.strength, self.most = strength, most
+
+    def replayed(self, net: GrowingMLP, rows: int) -> tuple[Tensor, Tensor]:
+        """Rows of old classes, as many of each, with the class that was asked for."""
+        device = next(net.parameters()).device
+        code = torch.randint(len(net.bias), (rows,)).to(device)
+        with torch.no_grad():
+            return self.generator.make(self._noise(rows, device), code), code
+
+    def learn_generator(self, rows: Tensor, target: Tensor) -> None:
+        """Adversarial steps on new and replayed rows, with alignment to the old generator."""
+        old, old_classes = None, len(self._solver.bias)
+        if self.generator is None:
+            size = (rows.shape[1], self.generator_hidden, self.latent, self.most)
+            self.generator = ConditionalGAN(*size).to(rows.device)
+        else:
+            old = copy.deepcopy(self.generator).requires_grad_(False)
+        gan = self.generator
+        made_by = torch.optim.Adam(gan.generator.parameters(), lr=2e-4, betas=(0.5, 0.999))
+        judges = nn.ModuleList([gan.critic, gan.verdict, gan.naming])
+        judged_by = torch.optim.Adam(judges.parameters(), lr=2e-4, betas=(0.5, 0.999))
+        for _ in range(self.generator_epochs):
+            for index in torch.randperm(len(rows)).split(self.batch):
+                x, code = rows[index.to(rows.device)], target[index.to(rows.device)]
+                made = gan.make(self._noise(len(x), x.device), code)
+                judged_by.zero_grad()
+                gan.critic_loss(x, made, code).backward()
+                judged_by.step()
+                loss = gan.generator_loss(made, code)
+                if old is not None:
+                    again = torch.randint(old_classes, (len(x),)).to(x.device)
+                    z = self._noise(len(x), x.device)
+                    loss = loss + self.strength * alignment(gan, old, z, again)
+                made_by.zero_grad()
+                loss.backward()
+                made_by.step()
+
+    def _noise(self, rows: int, device: torch.device) -> Tensor:
+        return torch.randn(rows, self.latent).to(device)

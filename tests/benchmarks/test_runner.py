@@ -1,0 +1,156 @@
+"""The command, the runner and the records, on small made data."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks import machine, runner
+from benchmarks.__main__ import main, orders, parser, seeds_of
+from benchmarks.experiments import EXPERIMENTS
+from benchmarks.methods import METHODS
+from benchmarks.ours import count_numbers
+from benchmarks.rivals.lda import StreamingLDA
+
+FAST = ["ncm", "lda", "shrunk", "fecam", "ranpac", "fetril", "joint-logistic"]
+TRAINED = ["finetune", "ewc", "lwf", "si", "joint-mlp"]
+
+
+@pytest.mark.parametrize("name", EXPERIMENTS)
+def test__quick__closed_form_methods__write_complete_records(name: str, tmp_path: Path) -> None:
+    asked = [name, "--quick", "--methods", ",".join(FAST), "--results", str(tmp_path)]
+    assert main(asked) == 0
+    paths = sorted(tmp_path.glob("*/*.json"))
+    assert len(paths) == len(FAST)
+    for path in paths:
+        record = json.loads(path.read_text())
+        figures = record["figures"]
+        assert 0 <= figures["accuracy"] <= 1
+        assert figures["floats_stored"] > 0
+        assert record["versions"]["numpy"] == np.__version__
+        assert record["quick"]
+        assert ("error_task_identity" in figures) == (name in {"synthetic", "mnist", "ici"})
+
+
+@pytest.mark.parametrize("method", TRAINED)
+def test__quick__trained_methods__run_on_two_tasks_and_batches(method: str) -> None:
+    record = runner.run(runner.Order("ici", method, 0, None, quick=True))
+    assert set(record["settings"]) >= {"lr", "epochs"}
+    assert np.isfinite(record["figures"]["nll"])
+
+
+PAPER = [("mnist", m) for m in ("class-vae", "class-flow", "replay", "mergan", "boo-vae")]
+
+
+@pytest.mark.parametrize(("name", "method"), [*PAPER, ("cifar100", "ssre"), ("cifar100", "npcl")])
+def test__quick__methods_of_one_experiment__run_there(name: str, method: str) -> None:
+    record = runner.run(runner.Order(name, method, 0, None, quick=True))
+    assert np.isfinite(record["figures"]["nll"])
+    assert METHODS[method].where == (name,)
+
+
+@pytest.mark.filterwarnings("ignore::clbruno.errors.SmallClassWarning")
+@pytest.mark.parametrize("method", ["clbruno", "clbruno-paper", "clbruno-oracle"])
+def test__quick__clbruno__runs_behind_the_same_protocol(method: str) -> None:
+    record = runner.run(runner.Order("ici", method, 0, None, quick=True))
+    heat = np.array(record["task_heat"])
+    np.testing.assert_allclose(heat.sum(axis=1), 1, atol=1e-6)
+    assert record["figures"]["accuracy_task_known"] > 0.4
+
+
+def test__measure__matrix__last_row_is_the_answer_at_the_end() -> None:
+    stream = EXPERIMENTS["pancan"](None, 0, False)
+    figures, extra = runner.measure(StreamingLDA(), stream, "cpu")
+    matrix = extra["accuracy_matrix"]
+    assert matrix[0][1] is None
+    again = runner.learn(StreamingLDA(), stream)
+    right = [again.predict(test.x) == test.y for test in stream.tests]
+    assert matrix[-1] == [float(part.mean()) for part in right]
+    assert figures["accuracy"] == float(np.concatenate(right).mean())
+
+
+def test__by_response__groups__average_to_the_heat_map() -> None:
+    record = runner.run(runner.Order("ici", "lda", 0, None, quick=True))
+    for place, task in enumerate(record["tasks"]):
+        groups = [g for g in record["task_by_response"] if g["task"] == task]
+        weights = [g["rows"] for g in groups]
+        mean = np.average([g["mean"] for g in groups], axis=0, weights=weights)
+        np.testing.assert_allclose(mean, record["task_heat"][place])
+
+
+def test__first_answerable__labels_seen_in_another_task__count() -> None:
+    assert runner.first_answerable(EXPERIMENTS["synthetic"](None, 0, True)) == [
+        False,
+        False,
+        False,
+        True,
+        False,
+    ]
+
+
+def test__tune__grid__takes_the_best_validation_score_and_lists_all() -> None:
+    stream = EXPERIMENTS["pancan"](None, 0, True)
+    order = runner.Order("pancan", "lda", 0, None, quick=True)
+    grid = [{"ridge": 1e-4}, {"ridge": 1.0}]
+    chosen, trials = runner.tune(METHODS["lda"], stream, order, grid)
+    assert [trial["settings"] for trial in trials] == grid
+    best = max(trials, key=lambda trial: (trial["score"], -trial["nll"]))
+    assert chosen == best["settings"]
+
+
+@pytest.mark.parametrize("method", ["lda", "shrunk", "fecam", "ranpac"])
+def test__tune__settings_changed_after_the_fit__equal_a_new_fit(method: str) -> None:
+    spec, stream = METHODS[method], EXPERIMENTS["pancan"](None, 0, True)
+    order = runner.Order("pancan", method, 0, None, quick=True)
+    last = spec.settings("pancan")[-1]
+    changed = runner.learn(runner.build(spec, order, spec.settings("pancan")[0]), stream)
+    changed.predict_proba(stream.tests[0].x)
+    changed.change(**{name: last[name] for name in changed.after_fit})
+    fresh = runner.learn(runner.build(spec, order, last), stream)
+    x = stream.tests[0].x
+    np.testing.assert_allclose(changed.predict_proba(x), fresh.predict_proba(x), atol=1e-6)
+
+
+def test__order__command__repeats_the_run() -> None:
+    order = runner.Order("mnist", "ewc", 3, Path("DIR"), device="cuda")
+    asked = parser().parse_args(order.command.split()[3:])
+    assert orders(asked, [asked.name]) == [order]
+
+
+def test__seeds_of__ranges_and_lists__are_read() -> None:
+    assert seeds_of("0-2,5") == [0, 1, 2, 5]
+
+
+@pytest.mark.parametrize("wrong", ["x", "1-b", "-3"])
+def test__command__wrong_seeds__exits_with_2(wrong: str) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["mnist", f"--seeds={wrong}"])
+    assert stop.value.code == 2
+
+
+def test__command__no_data_file__says_which_and_returns_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["mnist", "--data", str(tmp_path), "--methods", "lda"]) == 2
+    assert "mnist.npz" in capsys.readouterr().err
+
+
+def test__orders__methods_without_chance_on_fixed_data__run_once() -> None:
+    asked = parser().parse_args(["cifar100", "--methods", "lda,ranpac", "--seeds", "0-2"])
+    found = [(order.method, order.seed) for order in orders(asked, ["cifar100"])]
+    assert found == [("lda", 0), ("ranpac", 0), ("ranpac", 1), ("ranpac", 2)]
+
+
+def test__meter__allocation__is_seen_where_the_system_tells() -> None:
+    with machine.Meter("cpu") as meter:
+        np.ones(30_000_000).sum()
+    assert meter.seconds > 0
+    if meter.peak_mib is not None:
+        assert 200 < meter.peak_mib < 400
+
+
+def test__count_numbers__nested__adds_up() -> None:
+    assert count_numbers({"a": np.zeros((2, 3)), "b": [np.zeros(4), "x"]}) == 10
