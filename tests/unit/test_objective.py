@@ -111,7 +111,7 @@ def test__functional__squared_distance_of_inverses__equation_4(flow: CouplingFlo
         expected = ((flow.inverse(z, context(cell)) - x) ** 2).sum()
         assert float(found) == pytest.approx(float(expected), abs=1e-12)
         back = flow.inverse(z, context(cell))
-    assert float(functional(flow, Replay(z, back, cell), context(cell))) == 0.0
+        assert float(functional(flow, Replay(z, back, cell), context(cell))) == 0.0
 
 
 @pytest.mark.parametrize("term", ["likelihood", "retention", "functional"])
