@@ -12,6 +12,7 @@ _HOME = {
     "CLBrunoClassifier": "clbruno.estimator",
     "load": "clbruno.persist",
     "save": "clbruno.persist",
+    "Stream": "clbruno.data.stream",
     "CLBrunoError": "clbruno.errors",
     "InputError": "clbruno.errors",
     "ModelFileError": "clbruno.errors",
@@ -25,6 +26,7 @@ __all__ = [
     "InputError",
     "ModelFileError",
     "SmallClassWarning",
+    "Stream",
     "TrainingError",
     "__version__",
     "load",
@@ -32,6 +34,7 @@ __all__ = [
 ]
 
 if TYPE_CHECKING:
+    from clbruno.data.stream import Stream
     from clbruno.errors import (
         CLBrunoError,
         InputError,

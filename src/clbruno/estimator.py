@@ -1,5 +1,8 @@
 """The scikit-learn skin: checks what comes in, names what goes out, learns all or nothing."""
 
+import copy
+import dataclasses
+import warnings
 from typing import Any, Self
 
 import numpy as np
@@ -11,6 +14,7 @@ from sklearn.utils.validation import check_is_fitted
 from clbruno.config import TUNABLE, Recipe, recipe
 from clbruno.core.model import Model, chunks_of
 from clbruno.core.posterior import LOG_FLOOR, Posterior, level_set_p_value
+from clbruno.data.stream import Block, Stream, as_stream
 from clbruno.data.table import (
     Table,
     kind_of,
@@ -20,8 +24,9 @@ from clbruno.data.table import (
     read_table,
     read_tasks,
 )
-from clbruno.errors import InputError
-from clbruno.learn.engine import Lesson, forget, learn
+from clbruno.errors import InputError, SmallClassWarning
+from clbruno.history import joined
+from clbruno.learn.engine import Lesson, forget, learn, warn_of_small
 from clbruno.learn.progress import Progress
 from clbruno.registry import DEFAULT_TASK
 
@@ -124,7 +129,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.task_prior = task_prior
         self.min_class_size = min_class_size
 
-    def fit(self, X: Any, y: Any, task: Any = DEFAULT_TASK) -> Self:
+    def fit(self, X: Any, y: Any = None, task: Any = DEFAULT_TASK) -> Self:
         """Start afresh and learn one batch.
 
         Args:
@@ -134,14 +139,19 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._learn(None, X, y, task)
 
-    def partial_fit(self, X: Any, y: Any, task: Any = DEFAULT_TASK, classes: Any = None) -> Self:
+    def partial_fit(
+        self, X: Any, y: Any = None, task: Any = DEFAULT_TASK, classes: Any = None
+    ) -> Self:
         """Learn one more batch: new tasks, new classes, more samples of known ones, in any mix.
 
         Training works on a copy: an error or an interruption leaves the estimator as it was.
 
         Args:
-            X: array, memory map, data frame or AnnData, rows by features.
-            y: one label per row, of the kind that was learned before.
+            X: array, memory map, data frame or AnnData, rows by features; or, for what does not
+                fit into memory, a `clbruno.Stream`, an iterator of `(X, y)` or `(X, y, task)`, or
+                the path of a table or of a folder of Parquet files.
+            y: one label per row, of the kind that was learned before; the name of the column with
+                the labels where X is a path; nothing where X brings them.
             task: the task of the rows: one name, or one per row.
             classes: accepted for the sake of scikit-learn's habits; classes may appear at any time.
         """
@@ -265,11 +275,37 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return recipe(self.recipe, **{k: v for k, v in given.items() if v is not None})
 
     def _learn(self, old: Model | None, X: Any, y: Any, task: Any) -> Self:
+        task = DEFAULT_TASK if task is None else task
+        stream = as_stream(X, y, task)
+        if stream is not None:
+            return self._learn_stream(old, stream)
+        table = read_table(X, type(self).__name__)
+        labels = read_labels(y, len(table.x))
+        return self._learn_block(old, Block(table, labels, read_tasks(task, len(table.x))))
+
+    def _learn_stream(self, old: Model | None, stream: Stream) -> Self:
+        """Learn block after block on a copy, which is taken over when the stream has ended."""
+        learner, model = copy.copy(self), old
+        learner.random_state = self._seed(old)
+        number = 0 if old is None else len(old.log)
+        with warnings.catch_warnings():
+            # A class may be small in a block; whether it is in the whole is known at the end.
+            warnings.simplefilter("ignore", SmallClassWarning)
+            for block in stream.blocks([learner.random_state, number]):
+                model = learner._learn_block(model, block).model_
+        assert model is not None
+        record = joined(model.log[number:])
+        log = (*model.log[:number], record)
+        learner.model_ = dataclasses.replace(model, log=log)
+        learner.random_state = self.random_state
+        warn_of_small(learner.model_.recipe, record)
+        self.__dict__ = {**vars(learner)}
+        return self
+
+    def _learn_block(self, old: Model | None, block: Block) -> Self:
         settings = self._recipe()
         owner = type(self).__name__
-        table = read_table(X, owner)
-        labels = read_labels(y, len(table.x))
-        tasks = read_tasks(DEFAULT_TASK if task is None else task, len(table.x))
+        table, labels, tasks = block.table, block.labels, block.tasks
         x = table.x
         if old is not None:
             x = match_features(table, self._names(), self.n_features_in_, owner)

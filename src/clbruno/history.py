@@ -3,8 +3,9 @@
 import hashlib
 import hmac
 import secrets
-from collections.abc import Hashable, Mapping
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Hashable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import Any
 
@@ -69,3 +70,25 @@ def fingerprint(x: NDArray[Any], cell: NDArray[np.int64], chunk: int = 8192) -> 
         digest.update(np.ascontiguousarray(x[start : start + chunk]).tobytes())
     digest.update(cell.tobytes())
     return digest.hexdigest()
+
+
+def joined(records: Sequence[UpdateRecord]) -> UpdateRecord:
+    """The record of one update that was learned in several blocks, given one record of each.
+
+    Counts, seconds and epochs are added up; the figures before are those of the first block, the
+    rest those of the last.
+    """
+    counts: Counter[tuple[Hashable, Hashable]] = Counter()
+    for record in records:
+        for task, label, count in record.counts:
+            counts[task, label] += count
+    digests = "".join(record.fingerprint for record in records)
+    return replace(
+        records[-1],
+        number=records[0].number,
+        counts=tuple((task, label, count) for (task, label), count in counts.items()),
+        fingerprint=hashlib.sha256(digests.encode()).hexdigest(),
+        seconds=round(sum(record.seconds for record in records), 3),
+        epochs=sum(record.epochs for record in records),
+        before=records[0].before,
+    )

@@ -215,7 +215,7 @@ def test__every_command__model_that_is_none__is_a_clean_error(
     ("arguments", "message"),
     [
         (("predict", "m.clb", "none.csv"), "none.csv: there is no such file"),
-        (("predict", "m.clb", "."), ". is a folder"),
+        (("predict", "m.clb", "folder.csv"), "folder.csv is a folder without a Parquet file"),
         (("predict", "m.clb", "d.xlsx"), "unknown format '.xlsx'; known are .csv"),
         (("predict", "m.clb", "junk.parquet"), "not a readable Parquet file"),
         (("predict", "m.clb", "junk.npz"), "not a readable NPZ file"),

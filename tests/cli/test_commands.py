@@ -12,6 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 
 from clbruno import CLBrunoClassifier, load, save
@@ -47,6 +49,48 @@ def test__installed__cohort_in_two_files_and_a_third__from_nothing_to_prediction
     truth = ["LUAD", "LUSC", "BRCA"] * 10
     assert sum(row["label"] == name for row, name in zip(answers, truth, strict=True)) >= 28
     assert all(0 <= float(row[name]) <= 1 for row in answers for name in ANSWERS[1::2])
+
+
+def test__learn__folder_of_parquet__is_streamed_and_predicted(
+    clbruno: Any, world: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "oslo").mkdir()
+    for at, table in enumerate((world.oslo, world.boston)):
+        rows = pyarrow.csv.read_csv(table)
+        pq.write_table(rows, tmp_path / "oslo" / f"{at}.parquet")
+    model = world.copy(tmp_path)
+    command = ("learn", model, "oslo", "--label", "diagnosis", "--task", "Oslo", "--json")
+
+    ended = clbruno(*command, "--validation", world.oslo, cwd=tmp_path)
+
+    assert ended.code == 0, ended.err
+    assert ended.json()["rows"] == 140
+    assert sorted(map(tuple, ended.json()["counts"])) == [
+        ("Oslo", "BRCA", 30),
+        ("Oslo", "LUAD", 70),
+        ("Oslo", "LUSC", 40),
+    ]
+    assert len(clbruno("log", model, "--json").json()) == 2
+    ended = clbruno("predict", model, "oslo", "--ignore", "diagnosis", cwd=tmp_path)
+    assert len(rows_of(ended.out)) == 140
+
+
+def test__learn__buffer__streams_any_table_and_counts_small_classes_over_all_of_it(
+    clbruno: Any, world: Any, tmp_path: Path
+) -> None:
+    command = ("learn", tmp_path / "m.clb", world.boston, "--label", "diagnosis", "--buffer", "8")
+    ended = clbruno(*command, "--validation", world.boston)
+    assert ended.code == 0, ended.err
+    assert ended.err == ""
+    few = tmp_path / "few.csv"
+    few.write_text("".join(world.boston.read_text().splitlines(keepends=True)[:8]))
+    before = (tmp_path / "m.clb").read_bytes()
+
+    ended = clbruno("learn", tmp_path / "m.clb", few, *command[3:], "--task", "new")
+
+    assert ended.code == 2
+    assert "fewer than 5 samples" in ended.err
+    assert (tmp_path / "m.clb").read_bytes() == before
 
 
 def test__installed__help_and_version__load_nothing_heavy(installed: Any) -> None:

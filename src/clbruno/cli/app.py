@@ -42,7 +42,7 @@ def app() -> None:
     """Learn from labelled data that arrive in pieces, keep one model file and no sample.
 
     DATA is a table: CSV or TSV (also with .gz), Parquet, NPZ (the arrays X, feature_names and one
-    for each column), h5ad, or - for CSV or TSV on standard input.
+    for each column), h5ad, a folder of Parquet files, or - for CSV or TSV on standard input.
     """
 
 
@@ -82,6 +82,13 @@ def _command(example: str) -> Callable[[Callable[..., Any]], click.Command]:
     default=0.02,
     show_default=True,
     help="How much accuracy every known class and task may lose on the validation file.",
+)
+@click.option(
+    "--buffer",
+    type=click.IntRange(2),
+    metavar="ROWS",
+    help="Learn through a buffer of so many rows: for a table larger than memory. A folder always "
+    "is; its buffer holds 8 million numbers.",
 )
 @click.option("--allow-small", is_flag=True, help="Learn classes of very few samples as well.")
 @IGNORE

@@ -1,6 +1,8 @@
 """`clbruno learn`: one update of a model file, all or nothing."""
 
+import copy
 import json
+import os
 from collections import Counter
 from dataclasses import dataclass, replace
 from typing import Any
@@ -10,7 +12,7 @@ import numpy as np
 
 from clbruno.cli.console import say, show_json, show_table
 from clbruno.cli.program import REFUSED
-from clbruno.cli.tables import Labelled, Source, read_labelled
+from clbruno.cli.tables import Labelled, Source, read_labelled, stream_labelled
 from clbruno.config import RECIPES, TUNABLE
 from clbruno.config import recipe as check_recipe
 from clbruno.errors import InputError
@@ -48,6 +50,7 @@ def learn(
     ignore: tuple[str, ...],
     seed: int,
     device: str,
+    buffer: int | None,
     as_json: bool,
 ) -> None:
     """Create or update a model file from a labelled table."""
@@ -59,19 +62,26 @@ def learn(
         created = not target.path.exists()
         learner = _new(recipe, settings, seed) if created else _old(target, recipe, settings)
         learner.set_params(device=device, verbose=1)
-        rows = read_labelled(source, learner)
+        streamed = buffer is not None or os.path.isdir(data)
+        rows = None if streamed else read_labelled(source, learner)
+        exam_source = None if validation is None else replace(source, path=validation)
         exam = None
-        if validation is not None:
-            exam = read_labelled(replace(source, path=validation), learner, like=rows)
-        if not allow_small:
-            _refuse_small(learner, rows)
+        if exam_source is not None and not (streamed and created):
+            exam = read_labelled(exam_source, learner, like=rows)
+        if rows is not None and not allow_small:
+            _refuse_small(learner, Counter(rows.cells))
         known = frozenset() if created else frozenset(learner.model_.registry.labels)
         if exam is not None and known and known.isdisjoint(exam.labels):
             raise InputError(f"{validation}: there is no row of a label that the model knows")
         before = None if exam is None or created else _right(learner, exam)
-        learner.partial_fit(rows.x, rows.labels, rows.tasks)
-        if created and rows.names is not None:
-            learner.feature_names_in_ = np.array(rows.names, dtype=object)
+        if rows is None:
+            _learn_stream(learner, source, buffer, allow_small)
+        else:
+            learner.partial_fit(rows.x, rows.labels, rows.tasks)
+            if created and rows.names is not None:
+                learner.feature_names_in_ = np.array(rows.names, dtype=object)
+        if exam_source is not None and exam is None:
+            exam = read_labelled(exam_source, learner)
         figures = (
             []
             if exam is None
@@ -81,7 +91,7 @@ def learn(
         if not refused:
             _note(learner, figures)
             save(learner, target)
-    _report(learner, rows, figures, refused, max_drop, model, created, as_json)
+    _report(learner, figures, refused, max_drop, model, created, as_json)
     if refused:
         click.get_current_context().exit(REFUSED)
 
@@ -112,8 +122,19 @@ def _setting(text: str) -> tuple[str, Any]:
         return name, value
 
 
-def _refuse_small(learner: CLBrunoClassifier, rows: Labelled) -> None:
-    new = Counter(rows.cells)
+def _learn_stream(
+    learner: CLBrunoClassifier, source: Source, buffer: int | None, allow_small: bool
+) -> None:
+    """Learn a table that is never whole in memory; its counts are known at the end alone."""
+    before = copy.copy(learner)
+    learner.partial_fit(stream_labelled(source, before, buffer))
+    if not allow_small:
+        counts = learner.model_.log[-1].counts
+        _refuse_small(before, Counter({(task, label): count for task, label, count in counts}))
+
+
+def _refuse_small(learner: CLBrunoClassifier, new: Counter[tuple[Any, Any]]) -> None:
+    """Refuse classes that would have too few samples after `new` more of each."""
     total = new.copy()
     if hasattr(learner, "model_"):
         registry = learner.model_.registry
@@ -185,7 +206,6 @@ def _entry(figure: Figure) -> str:
 
 def _report(
     learner: CLBrunoClassifier,
-    rows: Labelled,
     figures: list[Figure],
     refused: list[Figure],
     max_drop: float,
@@ -194,6 +214,7 @@ def _report(
     as_json: bool,
 ) -> None:
     record = learner.model_.log[-1]
+    rows = sum(count for _, _, count in record.counts)
     if as_json:
         show_json(
             {
@@ -201,7 +222,7 @@ def _report(
                 "created": created and not refused,
                 "refused": bool(refused),
                 "update": record.number,
-                "rows": len(rows.labels),
+                "rows": rows,
                 "counts": [list(count) for count in record.counts],
                 "small": [list(cell) for cell in record.small],
                 "seconds": record.seconds,
@@ -236,6 +257,6 @@ def _report(
         return
     verb = "Created" if created else "Updated"
     say(
-        f"{verb} {path}: {len(rows.labels):,} rows of {len(record.counts)} classes learned in "
+        f"{verb} {path}: {rows:,} rows of {len(record.counts)} classes learned in "
         f"{record.seconds:.1f} s (update {record.number})."
     )

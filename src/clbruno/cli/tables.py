@@ -8,7 +8,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from clbruno.cli.console import watched
-from clbruno.data.readers import Chunk, Columns, read
+from clbruno.data.readers import Chunk, Columns, read, tables_of
+from clbruno.data.stream import Stream
 from clbruno.data.table import Table, match_features
 from clbruno.errors import InputError
 from clbruno.estimator import CLBrunoClassifier
@@ -63,18 +64,46 @@ def read_labelled(
     if expected is None and like is not None:
         expected = Features(like.names, like.x.shape[1])
     chunks = list(watched(read(source.path, source.columns), "reading", lambda c: len(c.x)))
-    x = np.concatenate([features_of(chunk, source.path, expected) for chunk in chunks])
-    labels = [str(name) for chunk in chunks for name in chunk.text[source.label]]
+    parts = [_labelled(chunk, source, model, expected) for chunk in chunks]
+    return Labelled(
+        np.concatenate([part.x for part in parts]),
+        chunks[0].names,
+        [name for part in parts for name in part.labels],
+        [name for part in parts for name in part.tasks],
+    )
+
+
+def stream_labelled(source: Source, model: CLBrunoClassifier, buffer: int | None) -> Stream:
+    """The same rows, never whole in memory; the files of a folder in random order."""
+    expected = expected_features(model)
+
+    def pieces(rng: np.random.Generator) -> Iterator[tuple[Table, list[Any], list[Any]]]:
+        for path in rng.permutation(tables_of(source.path)).tolist():
+            chunks = read(path, source.columns)
+            for chunk in watched(chunks, f"learning {path}", lambda c: len(c.x)):
+                part = _labelled(chunk, source, model, expected)
+                names = chunk.names if expected is None else expected.names
+                yield Table(part.x, names), part.labels, part.tasks
+
+    return Stream.of(pieces, buffer=buffer)
+
+
+def _labelled(
+    chunk: Chunk, source: Source, model: CLBrunoClassifier, expected: Features | None
+) -> Labelled:
+    """A chunk in the terms of the model."""
+    x = features_of(chunk, source.path, expected)
+    labels = chunk.text[source.label].tolist()
     if source.task_column is None:
         tasks = [DEFAULT_TASK if source.task is None else source.task] * len(labels)
     else:
-        tasks = [str(name) for chunk in chunks for name in chunk.text[source.task_column]]
+        tasks = chunk.text[source.task_column].tolist()
     if not hasattr(model, "model_"):
-        return Labelled(x, chunks[0].names, labels, tasks)
+        return Labelled(x, chunk.names, labels, tasks)
     registry = model.model_.registry
     return Labelled(
         x,
-        chunks[0].names,
+        chunk.names,
         names_like(registry.labels[0], labels, "label"),
         names_like(registry.tasks[0], tasks, "task"),
     )

@@ -27,6 +27,7 @@ CHUNK_CELLS = 1 << 20
 _MAX_HEADER = 1 << 24
 _DELIMITERS = (",", "\t", ";")
 _FORMATS = ".csv, .tsv (also with .gz), .parquet, .npz, .h5ad, or - for standard input"
+_IN_FOLDERS = (".parquet", ".pq")
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,14 @@ class Chunk:
 
 
 def read(source: str, columns: Columns, cells: int = CHUNK_CELLS) -> Iterator[Chunk]:
-    """Yield the rows of a table in pieces of about `cells` values; the suffix names the format."""
+    """Yield the rows of a table in pieces of about `cells` values; the suffix names the format.
+
+    A folder is read as the tables of `tables_of`, one after another.
+    """
+    if os.path.isdir(source):
+        for table in tables_of(source):
+            yield from read(table, columns, cells)
+        return
     reader = _reader(source)
     empty = True
     try:
@@ -59,12 +67,27 @@ def read(source: str, columns: Columns, cells: int = CHUNK_CELLS) -> Iterator[Ch
         raise InputError(f"{source}: there is no such file") from None
     except PermissionError:
         raise InputError(f"{source}: no permission to read it") from None
-    except IsADirectoryError:
-        raise InputError(f"{source} is a folder; name a file in it") from None
     except OSError as error:
         raise InputError(f"{source} cannot be read: {error}") from error
     if empty:
         raise InputError(f"{source}: there is no row of data in it")
+
+
+def tables_of(source: str) -> list[str]:
+    """The Parquet files of a folder and of the folders in it, in order; or the one table itself."""
+    if not os.path.isdir(source):
+        return [source]
+    found = [
+        os.path.join(folder, name)
+        for folder, _, names in os.walk(source)
+        for name in names
+        if name.endswith(_IN_FOLDERS) and not name.startswith((".", "_"))
+    ]
+    if not found:
+        raise InputError(
+            f"{source} is a folder without a Parquet file; name a table, or such a one"
+        )
+    return sorted(found)
 
 
 def _reader(source: str) -> Callable[[str, Columns, int], Iterator[Chunk]]:

@@ -250,15 +250,26 @@ def _small_cells(registry: Registry, recipe: Recipe, batch: Batch) -> tuple[tupl
     small = [at for at, count in enumerate(registry.counts) if count < recipe.min_class_size]
     touched = sorted(set(small) & set(batch.cells))
     if touched:
-        names = [registry.labels[registry.cells[at][1]] for at in touched]
-        warnings.warn(
-            f"fewer than {recipe.min_class_size} samples of {', '.join(map(repr, names[:5]))}"
-            f"{' and others' if len(names) > 5 else ''}: the statistics of so small a class come "
-            "close to showing its samples (the mean of one sample is that sample)",
-            SmallClassWarning,
-            stacklevel=4,
-        )
+        _warn_of(recipe, [registry.labels[registry.cells[at][1]] for at in touched])
     return tuple(
         (registry.tasks[registry.cells[at][0]], registry.labels[registry.cells[at][1]])
         for at in small
+    )
+
+
+def warn_of_small(recipe: Recipe, record: UpdateRecord) -> None:
+    """The warning that an update brings for the small classes that it touched."""
+    touched = {(task, label) for task, label, _ in record.counts}
+    names = [label for task, label in record.small if (task, label) in touched]
+    if names:
+        _warn_of(recipe, names)
+
+
+def _warn_of(recipe: Recipe, names: list[Any]) -> None:
+    warnings.warn(
+        f"fewer than {recipe.min_class_size} samples of {', '.join(map(repr, names[:5]))}"
+        f"{' and others' if len(names) > 5 else ''}: the statistics of so small a class come "
+        "close to showing its samples (the mean of one sample is that sample)",
+        SmallClassWarning,
+        stacklevel=6,
     )
