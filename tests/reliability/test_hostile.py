@@ -15,8 +15,8 @@ import safetensors.torch
 import torch
 
 import clbruno
-from clbruno import ModelFileError, load
-from clbruno.persist import container
+from clbruno import CLBrunoError, InputError, ModelFileError, load
+from clbruno.persist import container, verify
 
 Header = dict[str, Any]
 Tensors = dict[str, torch.Tensor]
@@ -104,11 +104,18 @@ ANY_MODEL: dict[str, tuple[Change, str]] = {
     "recipe setting added": (_set("recipe", "gold", value=1), "the settings that it should"),
     "recipe out of bounds": (_set("recipe", "learning_rate", value=-1), "learning_rate must be"),
     "recipe of another type": (_set("recipe", "couplings", value="6"), "couplings must be"),
-    "no flow": (_set("flow", value=[]), "no flow, or too many"),
-    "10^5 flows": (_set("flow", value=[{"kind": "x"}] * 10**5), "no flow, or too many"),
-    "unknown flow": (_set("flow", 0, "kind", value="spline"), "no flow of the kind 'spline'"),
+    "no flow": (_set("flow", value=[]), "the recipe asks for"),
+    "10^5 flows": (_set("flow", value=[{"kind": "x"}] * 10**5), "the recipe asks for"),
+    "unknown flow": (_set("flow", 0, "kind", value="spline"), "asks for .* holds 'spline'"),
+    "more couplings than the recipe's": (
+        _set("recipe", "couplings", value=7),
+        "another number of couplings",
+    ),
+    "labels of two kinds": (_set("registry", "labels", 1, value=7), "not names of one kind"),
+    "tasks of two kinds": (_set("registry", "tasks", 1, value=True), "not names of one kind"),
     "seed that is a float": (_set("seed", value=0.5), "not a whole number"),
-    "seed out of bounds": (_set("seed", value=2**70), "out of bounds"),
+    "seed that no generator takes": (_set("seed", value=-1), "out of bounds"),
+    "seed out of bounds": (_set("seed", value=2**32), "out of bounds"),
     "zero temperature": (_set("temperature", value=0.0), "is not positive"),
     "unit of zero": (_set("scaler", "unit", value=0), "is not positive"),
     "root that is a number": (_set("scaler", "root", value=1), "not true or false"),
@@ -152,11 +159,13 @@ TASK_LATENT: dict[str, tuple[Change, str]] = {
 CLASS_LATENT: dict[str, tuple[Change, str]] = {
     "ridge of one": (_set("latent", "ridge", value=1.0), "ridge is not below 1"),
     "negative strength": (_set("latent", "strength", value=-1.0), "is not positive"),
+    "within that is not symmetric": (_tensor("latent.within", _poked(9.0, 1)), "not symmetric"),
     "context where there is none": (_set("recipe", "context_dim", value=8), "is missing"),
 }
 
 FULL: dict[str, tuple[Change, str]] = {
     "negative scatter": (_tensor("latent.scatter", _poked(-1.0)), "sum of squares is negative"),
+    "scatter that is not symmetric": (_tensor("latent.scatter", _poked(9.0, 1)), "not symmetric"),
     "rank where there is none": (_set("latent", "ranks", 0, value=1), "the shape"),
 }
 
@@ -175,11 +184,17 @@ COUPLINGS: dict[str, tuple[Change, str]] = {
 }
 
 
+WHITENED: dict[str, tuple[Change, str]] = {
+    "whitening that the recipe does without": (_set("recipe", "whiten", value=False), "asks for"),
+    "root that is negative": (_tensor("flow.0.root", torch.neg), "must be positive definite"),
+}
+
+
 def _cases() -> list[Any]:
     tables = {
         "default": ANY_MODEL | CLASS_LATENT | FULL,
         "thin": ANY_MODEL | CLASS_LATENT | THIN,
-        "whitened": ANY_MODEL | COUPLINGS,
+        "whitened": ANY_MODEL | COUPLINGS | WHITENED,
         "paper": ANY_MODEL | COUPLINGS | TASK_LATENT,
     }
     return [
@@ -202,6 +217,27 @@ def test__load__hostile_content__is_refused_for_its_reason(
     with pytest.raises(ModelFileError, match=message):
         load(path)
     assert torch.equal(before, torch.get_rng_state())
+
+
+@pytest.mark.parametrize("learned", ["default"], indirect=True)
+@pytest.mark.parametrize("value", [-1e9, 1e154])
+def test__answers__covariances_that_are_none__are_clean_errors(
+    learned: Any, tmp_path: Path, value: float
+) -> None:
+    header, payload = parts(learned.path)
+    tensors = safetensors.torch.load(payload)
+    tensors["latent.within"][0, 1] = tensors["latent.within"][1, 0] = value
+    path = tmp_path / "hostile.clb"
+    path.write_bytes(signed(header, safetensors.torch.save(tensors)))
+    model = load(path)
+    with pytest.raises(ModelFileError, match="cannot answer: the scale matrix is not positive"):
+        verify(path)
+    with pytest.raises(InputError, match="not positive definite"):
+        model.predict(learned.x)
+    before = model.model_
+    with pytest.raises(CLBrunoError):
+        model.partial_fit(learned.x, ["class 0", "class 1"] * 30, task="Oslo")
+    assert model.model_ is before
 
 
 def _index(entries: dict[str, Any], data: bytes = b"") -> bytes:

@@ -221,6 +221,16 @@ def test__writing__lock_of_a_killed_process__does_not_stay(tmp_path: Path) -> No
     assert [p.name for p in tmp_path.iterdir()] == ["m.clb"]
 
 
+def test__writing__lock_that_is_a_link__is_refused_and_its_target_stays(tmp_path: Path) -> None:
+    victim = tmp_path / "victim"
+    victim.write_text("something dear")
+    (tmp_path / ".m.clb.lock").symlink_to(victim)
+    with pytest.raises(InputError, match=r"\.m\.clb\.lock is a symbolic link"):
+        container.write(tmp_path / "m.clb", {}, {})
+    assert victim.read_text() == "something dear"
+    assert sorted(p.name for p in tmp_path.iterdir()) == [".m.clb.lock", "victim"]
+
+
 def test__writing__lock_file_removed_while_it_is_being_locked__is_not_taken_for_the_lock(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

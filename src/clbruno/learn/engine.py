@@ -67,6 +67,16 @@ def learn(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None]) 
     Eq. 3 if there is no old model, else eq. 5 for new tasks and eq. 8 for new samples of known
     ones, both at once where a batch holds both.
     """
+    try:
+        return _learned(old, lesson, on_epoch)
+    except torch.linalg.LinAlgError as error:  # type: ignore[attr-defined]
+        raise TrainingError(
+            f"the covariances cannot be computed with ({error}); the model is unchanged. Look for "
+            "extreme values and for features that repeat each other, or raise the ridge"
+        ) from error
+
+
+def _learned(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None]) -> Model:
     began = time.perf_counter()
     recipe, number = lesson.recipe, 1 if old is None else len(old.log) + 1
     if old is not None:

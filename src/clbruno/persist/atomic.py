@@ -107,7 +107,7 @@ def _check_place(target: Path) -> None:
 
 def _lock(lock_path: Path, target: Path) -> int:
     while True:
-        descriptor = os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        descriptor = _open_lock(lock_path)
         try:
             fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             # The last holder removes the lock file before it lets go, so what was locked just now
@@ -125,6 +125,20 @@ def _lock(lock_path: Path, target: Path) -> int:
             os.close(descriptor)
             raise
         os.close(descriptor)
+
+
+def _open_lock(lock_path: Path) -> int:
+    # The lock file is written to: where others may create files, a link of its name must not lead
+    # that into a file of ours.
+    try:
+        return os.open(lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o666)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
+        raise InputError(
+            f"{lock_path} is a symbolic link, and no lock of ours ever is: find out who made it, "
+            "and remove it"
+        ) from None
 
 
 def _sign(descriptor: int) -> None:

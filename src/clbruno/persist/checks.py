@@ -118,9 +118,10 @@ class Fields:
         return values
 
     def names(self, name: str) -> tuple[Hashable, ...]:
-        """Unique names of tasks or labels: texts or numbers, at least one."""
+        """Unique names of tasks or labels, all texts or all numbers of a kind, at least one."""
         names = Fields.name_list(self.items(name))
         require(len(names) > 0, f"the field {name!r} of {self._what} is empty")
+        require(len(set(map(type, names))) == 1, f"the {name} are not names of one kind")
         require(len(set(names)) == len(names), f"one of the {name} stands there twice")
         return names
 

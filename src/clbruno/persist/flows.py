@@ -38,18 +38,19 @@ def encode(flow: FlowSequence) -> tuple[list[dict[str, Any]], dict[str, Tensor]]
 
 def decode(kinds: list[Any], tensors: dict[str, Tensor], dim: int, recipe: Recipe) -> FlowSequence:
     """The flow of a model, in float64 and without gradients."""
-    require(0 < len(kinds) <= 8, "the model has no flow, or too many")
+    wanted = ["whitening", "couplings"] if recipe.whiten else ["couplings"]
+    require(len(kinds) == len(wanted), f"the recipe asks for {len(wanted)} flows")
     parts: list[nn.Module] = []
-    for at, kind in enumerate(kinds):
+    for at, (kind, name) in enumerate(zip(kinds, wanted, strict=True)):
         fields = Fields(kind, "a flow")
-        name = fields.text("kind")
+        found = fields.text("kind")
+        require(found == name, f"the recipe asks for {name}, the file holds {found[:40]!r}")
         if name == "whitening":
             parts.append(_decode_whitening(f"flow.{at}.", tensors, dim))
-        elif name == "couplings":
-            count = fields.whole("count", 0, len(tensors) + 1)
-            parts.append(_decode_couplings(f"flow.{at}.", tensors, dim, count, recipe))
         else:
-            raise ModelFileError(f"this version knows no flow of the kind {name[:40]!r}")
+            count = fields.whole("count", 0, len(tensors) + 1)
+            require(count == recipe.couplings, "the recipe asks for another number of couplings")
+            parts.append(_decode_couplings(f"flow.{at}.", tensors, dim, count, recipe))
         fields.end()
     return FlowSequence(parts).double().requires_grad_(False).eval()
 

@@ -85,7 +85,10 @@ def _decode_class_latent(
     thin_ranks = [rank for rank in ranks if rank is not None]
     shape = (cells - len(thin_ranks), dim, dim)
     scatter = shaped(tensors, "latent.scatter", shape, torch.float64)
+    within = shaped(tensors, "latent.within", (dim, dim), torch.float64)
     _not_negative(scatter.diagonal(dim1=1, dim2=2))
+    for matrix in (within, *scatter):
+        _symmetric(matrix)
     factor = shaped(tensors, "latent.factor", (dim, sum(thin_ranks)), torch.float64)
     full, thin = iter(scatter), iter(torch.split(factor, thin_ranks, dim=1) if thin_ranks else ())
     moments = tuple(
@@ -94,7 +97,7 @@ def _decode_class_latent(
     )
     latent = ClassLatent(
         moments=moments,
-        within=shaped(tensors, "latent.within", (dim, dim), torch.float64),
+        within=within,
         task_of_cell=registry.task_of_cell,
         strength=fields.positive("strength"),
         kappa=fields.positive("kappa"),
@@ -124,6 +127,13 @@ def _decode_ranks(values: list[Any], cells: int, dim: int) -> list[int | None]:
 def _not_negative(scatter: Tensor) -> Tensor:
     require(bool((scatter >= 0).all()), "a sum of squares is negative")
     return scatter
+
+
+def _symmetric(scatter: Tensor) -> None:
+    # One triangle alone is computed with: what stands in the other would never be noticed. The
+    # rounding of a product is far below the tolerance.
+    gap = (scatter - scatter.mT).abs().max()
+    require(bool(gap <= 1e-6 * scatter.abs().max()), "a scatter matrix is not symmetric")
 
 
 def _nothing(*shape: int) -> Tensor:
