@@ -8,6 +8,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import anndata
 import numpy as np
 import pytest
 
@@ -30,6 +31,13 @@ TABLES: dict[str, tuple[bytes, tuple[str, ...], str]] = {
     "zeros": (bytes(5000), (), "not a table in text form"),
     "UTF-16": (table().decode().encode("utf-16"), (), "not text in UTF-8"),
     "Latin-1": (table("Zürich,1,2,3,4\n").decode().encode("latin-1"), (), "not text in UTF-8"),
+    "a line without an end": (
+        HEADER.encode() + b"1" * (2**24 + 9),
+        (),
+        "a line of over 16,777,216",
+    ),
+    "a header without an end": (b"diagnosis," * 2**21, (), "a line of over 16,777,216"),
+    "a bomb of one line": (gzip.compress(bytes(2**28), 1), (), "a line of over 16,777,216"),
     "cut gzip": (gzip.compress(table() * 100)[:60], (), "damaged gzip"),
     "gzip with a changed byte": (gzip.compress(table())[:-6] + b"\0" * 6, (), "damaged gzip"),
     "no header": (
@@ -227,6 +235,8 @@ def test__every_command__model_that_is_none__is_a_clean_error(
         (("predict", "m.clb", "vector.npz"), "X must be a matrix of numbers"),
         (("predict", "m.clb", "other.npz"), "there is no array 'X'; it has ['y']"),
         (("predict", "m.clb", "wide.npz"), "5 features"),
+        (("predict", "m.clb", "good.npz", "--ignore", "g5"), "good.npz: there is no column 'g5'"),
+        (("predict", "m.clb", "good.h5ad", "--ignore", "g5"), "good.h5ad: there is no column 'g5'"),
         (("predict", "m.clb", "good.csv", "--task", "Oslo"), "unknown task 'Oslo'"),
         (("predict", "m.clb", "good.csv", "--id", "none"), "no column 'none'"),
         (("predict", "m.clb", "good.csv", "-o", "out.doc"), "unknown output format"),
@@ -260,6 +270,11 @@ def test__command__bad_argument__is_a_clean_error(
     np.savez(tmp_path / "vector.npz", X=np.zeros(4))
     np.savez(tmp_path / "other.npz", y=np.zeros(4))
     np.savez(tmp_path / "wide.npz", X=np.zeros((2, 5)))
+    names = [f"g{at}" for at in range(4)]
+    np.savez(tmp_path / "good.npz", X=np.zeros((2, 4)), feature_names=names)
+    data = anndata.AnnData(np.zeros((2, 4)))
+    data.var_names = names
+    data.write_h5ad(tmp_path / "good.h5ad")
     before = {path.name for path in tmp_path.iterdir()}
     ended = clbruno(*arguments, cwd=tmp_path)
     assert ended.code == 2, ended.err

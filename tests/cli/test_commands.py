@@ -5,6 +5,7 @@ import gzip
 import io
 import json
 import os
+import re
 import subprocess
 import sys
 import time
@@ -279,6 +280,20 @@ def test__sample__output__can_be_learned_again(clbruno: Any, world: Any, tmp_pat
     assert {row["label"] for row in rows_of(one)} == {"LUSC"}
 
 
+def test__sample__more_rows_than_any_memory__are_drawn_and_written_in_pieces(world: Any) -> None:
+    program = Path(sys.executable).with_name("clbruno")
+    command = f"'{program}' sample '{world.model}' -n {10**12} | head -3"
+    run = subprocess.run(["sh", "-c", command], capture_output=True, text=True, check=True)
+    assert len(rows_of(run.stdout)) == 2
+    assert run.stderr == ""
+
+
+def test__sample__several_pieces__are_different_rows(clbruno: Any, world: Any) -> None:
+    out = clbruno("sample", world.model, "-n", 300_000, "--label", "LUAD", "--json").out
+    lines = out.splitlines()
+    assert len(lines) == len(set(lines)) == 300_000
+
+
 def test__inspect_and_log__json__say_what_was_learned(
     clbruno: Any, world: Any, tmp_path: Path
 ) -> None:
@@ -402,7 +417,7 @@ def test__forget__what_was_asked__is_gone_and_the_rest_is_named(
     before = {tuple(c.values())[:2] for c in clbruno("inspect", path, "--json").json()["classes"]}
     ended = clbruno("forget", path, *choice)
     assert ended.code == 0, ended.err
-    assert "The weights of the flow" in ended.out
+    assert "The scaling of the features" in ended.out
     after = {tuple(c.values())[:2] for c in clbruno("inspect", path, "--json").json()["classes"]}
     wanted = dict(zip(choice[::2], choice[1::2], strict=True))
     gone = {
@@ -415,6 +430,31 @@ def test__forget__what_was_asked__is_gone_and_the_rest_is_named(
     assert clbruno("verify", path).code == 0
     assert clbruno("predict", path, world.new, "--id", "patient").code == 0
     assert clbruno("forget", path, *choice).code == 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "named"),
+    [
+        ({}, set()),
+        ({"memory": 20}, {"kept in thin form"}),
+        ({"couplings": 1, "hidden": 4, "max_epochs": 1}, {"weights of the flow"}),
+        ({"whiten": True}, {"weights of the flow"}),
+        (
+            {"recipe": "paper", "couplings": 1, "hidden": 4, "context_dim": 2, "max_epochs": 1},
+            {"weights of the flow", "one sum for all labels"},
+        ),
+    ],
+)
+def test__forget__what_may_be_left__is_what_this_model_keeps(
+    clbruno: Any, tmp_path: Path, settings: dict[str, Any], named: set[str]
+) -> None:
+    x, columns = _table(seed=0)
+    model = CLBrunoClassifier(random_state=0, **settings).fit(x, columns["diagnosis"])
+    save(model, tmp_path / "m.clb")
+    left = clbruno("forget", tmp_path / "m.clb", "--label", "LUSC", "--json").json()["left"]
+    every = {"kept in thin form", "weights of the flow", "one sum for all labels"}
+    assert {name for name in every if any(name in sentence for sentence in left)} == named
+    assert any("update log" in sentence for sentence in left)
 
 
 def test__forget__label_of_a_task_with_one_sum__says_that_it_stays(
@@ -462,15 +502,14 @@ def test__predict__pipe_that_closes_early__ends_without_a_word(
     assert run.stderr == ""
 
 
-def test__predict__on_a_terminal__is_a_table_with_progress(world: Any, tmp_path: Path) -> None:
+def on_a_terminal(*arguments: Any) -> str:
+    """What the program shows on a terminal."""
     import pty
 
-    header, *lines = world.new.read_text().splitlines()
-    (tmp_path / "long.csv").write_text("\n".join([header, *lines * 12_000]) + "\n")
     program = str(Path(sys.executable).with_name("clbruno"))
     parent, child = pty.openpty()
     process = subprocess.Popen(
-        [program, "predict", world.model, tmp_path / "long.csv", "--id", "patient"],
+        [program, *map(str, arguments)],
         stdin=child,
         stdout=child,
         stderr=child,
@@ -489,10 +528,34 @@ def test__predict__on_a_terminal__is_a_table_with_progress(world: Any, tmp_path:
         shown += part
     assert process.wait() == 0
     os.close(parent)
-    text = shown.decode()
+    return shown.decode()
+
+
+def test__predict__on_a_terminal__is_a_table_with_progress(world: Any, tmp_path: Path) -> None:
+    header, *lines = world.new.read_text().splitlines()
+    (tmp_path / "long.csv").write_text("\n".join([header, *lines * 12_000]) + "\n")
+    text = on_a_terminal("predict", world.model, tmp_path / "long.csv", "--id", "patient")
     assert "task_probability" in text
     assert "359,980 more rows" in text
     assert "predicting" in text
+
+
+@pytest.mark.parametrize("couplings", [0, 1])
+def test__learn__on_a_terminal__shows_one_bar_and_in_a_pipe_none(
+    clbruno: Any, world: Any, tmp_path: Path, couplings: int
+) -> None:
+    settings = ("couplings", couplings), ("hidden", 4), ("max_epochs", 2), ("patience", 9)
+    more = [part for name, value in settings for part in ("--set", f"{name}={value}")]
+    command = ("learn", world.boston, "--label", "diagnosis", *more)
+    text = on_a_terminal(command[0], tmp_path / "a.clb", *command[1:])
+    assert "update 1" in text
+    assert "update 2" not in text
+    shown = re.findall(r"epoch (\S+)  loss -?\d+\.\d+  held-back -?\d+\.\d+ \(best", text)
+    assert set(shown) == ({"2/2"} if couplings else set()) | set(shown) & {"1/2"}
+    assert ("epoch" in text) == bool(couplings)
+    ended = clbruno(command[0], tmp_path / "b.clb", *command[1:])
+    assert (ended.code, ended.err) == (0, "")
+    assert "epoch" not in ended.out
 
 
 def test__inspect__names_with_control_characters__do_not_reach_the_terminal(

@@ -7,9 +7,10 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
-from clbruno.cli.console import say, show_table
+from clbruno.cli.console import say, show_table, watched
 from clbruno.cli.tables import chunks_of_features, names_like
-from clbruno.data.readers import Columns
+from clbruno.core.model import chunks_of
+from clbruno.data.readers import CHUNK_CELLS, Columns
 from clbruno.data.writers import Rows, write, write_csv, write_json_lines, writer_for
 from clbruno.errors import InputError
 from clbruno.estimator import CLBrunoClassifier
@@ -76,15 +77,24 @@ def sample(
     registry = maker.model_.registry
     task_name = None if task is None else names_like(registry.tasks[0], [task], "task")[0]
     label_name = None if label is None else names_like(registry.labels[0], [label], "label")[0]
-    x, labels = maker.sample(count, task_name, label_name, random_state=seed)
-    columns = {"label": labels}
-    if task is not None:
-        columns["task"] = np.full(count, task)
-    names = getattr(maker, "feature_names_in_", [f"x{at}" for at in range(x.shape[1])])
-    clash = set(columns) & set(names)
+    width = maker.n_features_in_
+    names = tuple(getattr(maker, "feature_names_in_", [f"x{at}" for at in range(width)]))
+    clash = {"label"} | ({"task"} if task is not None else set())
+    clash &= set(names)
     if clash:
         raise InputError(f"the model has a feature called {clash.pop()!r}: the output has one too")
-    _emit([Rows(columns, tuple(names), x)], output, as_json)
+
+    def made() -> Iterator[Rows]:
+        state = np.random.RandomState(seed)
+        for rows in chunks_of(count, max(1, CHUNK_CELLS // width)):
+            n = rows.stop - rows.start
+            x, labels = maker.sample(n, task_name, label_name, random_state=state)
+            columns = {"label": labels}
+            if task is not None:
+                columns["task"] = np.full(n, task)
+            yield Rows(columns, names, x)
+
+    _emit(watched(made(), "sampling", lambda part: len(part.columns["label"])), output, as_json)
 
 
 def _emit(rows: Iterable[Rows], output: str | None, as_json: bool) -> None:

@@ -24,7 +24,7 @@ from numpy.typing import NDArray
 from clbruno.errors import InputError
 
 CHUNK_CELLS = 1 << 20
-_MAX_HEADER = 1 << 24
+_MAX_LINE = 1 << 24
 _DELIMITERS = (",", "\t", ";")
 _FORMATS = ".csv, .tsv (also with .gz), .parquet, .npz, .h5ad, or - for standard input"
 _IN_FOLDERS = (".parquet", ".pq")
@@ -204,13 +204,14 @@ class _Records:
 
     def __init__(self, source: str, file: TextIO) -> None:
         self._source = source
-        first = file.readline(_MAX_HEADER)
+        lines = _lines(source, file)
+        first = next(lines, "")
         if not first.strip():
             raise InputError(f"{source} is empty, or its first line is: it needs a header")
-        if "\0" in first or len(first) == _MAX_HEADER:
+        if "\0" in first:
             raise InputError(f"{source} is not a table in text form")
         delimiter = _delimiter(source, first)
-        self._reader = csv.reader(itertools.chain([first], file), delimiter=delimiter, strict=True)
+        self._reader = csv.reader(itertools.chain([first], lines), delimiter=delimiter, strict=True)
         self._header: list[str] = []
         self._lines: list[int] = []
 
@@ -249,6 +250,17 @@ class _Records:
         """A function that names the last `count` rows for an error message."""
         lines, self._lines = self._lines[-count:], []
         return lambda index: f"row {first + index} (line {lines[index]})"
+
+
+def _lines(source: str, file: TextIO) -> Iterator[str]:
+    # A few zipped kilobytes can stand for a line that no memory holds.
+    while line := file.readline(_MAX_LINE):
+        if len(line) == _MAX_LINE:
+            raise InputError(
+                f"{source} is not a table in text form: it has a line of over {_MAX_LINE:,} "
+                "characters"
+            )
+        yield line
 
 
 def _delimiter(source: str, line: str) -> str:

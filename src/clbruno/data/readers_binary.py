@@ -29,6 +29,7 @@ def read_npz(source: str, columns: Columns, cells: int) -> Iterator[Chunk]:
             if "X" not in members:
                 raise InputError(f"{source}: there is no array 'X'; it has {sorted(members)[:5]}")
             names = _npz_text(source, archive, members, "feature_names", optional=True)
+            _refuse_unknown(source, columns.ignore, [*names, *sorted(members)])
             text = {name: _npz_text(source, archive, members, name) for name in columns.text}
             with archive.open("X.npy") as file:
                 yield from _npz_chunks(source, file, names, text, columns, cells)
@@ -178,6 +179,7 @@ def read_h5ad(source: str, columns: Columns, cells: int) -> Iterator[Chunk]:
         raise InputError(f"{source} is not a readable h5ad file: {error}") from error
     with closing(data.file):
         header = [str(name) for name in data.var_names]
+        _refuse_unknown(source, columns.ignore, [*data.obs.columns, *header])
         ignored = Columns(ignore=tuple(name for name in columns.ignore if name in header))
         feature_at = split_columns(source, header, ignored)[1]
         names = tuple(header[index] for index in feature_at)
@@ -207,6 +209,13 @@ def _obs_column(source: str, data: Any, name: str) -> list[str]:
     raise InputError(
         f"{source}: there is no column {name!r} in obs; it has {list(data.obs.columns)[:5]}"
     )
+
+
+def _refuse_unknown(source: str, ignored: Sequence[str], known: Sequence[str]) -> None:
+    """What is no feature may be ignored too, but it must be there: a name may be misspelt."""
+    for name in ignored:
+        if name not in known:
+            raise InputError(f"{source}: there is no column {name!r}; it has {list(known)[:5]}")
 
 
 def _floats(x: NDArray[Any]) -> NDArray[np.floating]:

@@ -24,7 +24,6 @@ class Progress:
         self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
-            TextColumn("epoch {task.completed}/{task.total}"),
             TextColumn("{task.fields[figures]}"),
             TimeRemainingColumn(),
             console=console,
@@ -47,5 +46,8 @@ class Progress:
 
     def on_epoch(self, epoch: Epoch) -> None:
         """Show an epoch that has ended."""
-        figures = f"loss {epoch.loss:.4f}  held-back {epoch.score:.4f} (best {epoch.best:.4f})"
+        figures = (
+            f"epoch {epoch.number}/{epoch.of}  loss {epoch.loss:.4f}  "
+            f"held-back {epoch.score:.4f} (best {epoch.best:.4f})"
+        )
         self._bar.update(self._task, completed=epoch.number, total=epoch.of, figures=figures)
