@@ -39,11 +39,12 @@ def annotate(model: CLBrunoClassifier, data: Any, *, key: str = "clbruno") -> No
         key: what every name starts with.
     """
     labels, tasks = model.predict_proba(data), model.predict_task_proba(data)
+    typicality = model.typicality(data)  # nothing is written before everything is known
     data.obs[f"{key}_label"] = model.classes_[labels.argmax(1)]
     data.obs[f"{key}_probability"] = labels.max(1)
     data.obs[f"{key}_task"] = model.tasks_[tasks.argmax(1)]
     data.obs[f"{key}_task_probability"] = tasks.max(1)
-    data.obs[f"{key}_typicality"] = model.typicality(data)
+    data.obs[f"{key}_typicality"] = typicality
     data.obsm[f"{key}_proba"] = labels
 
 

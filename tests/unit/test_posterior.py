@@ -171,11 +171,27 @@ def test__task_prior__uniform_by_default_or_counts() -> None:
     assert by_count == pytest.approx([40 / 87, 40 / 87, 7 / 87])
 
 
+def test__priors__given__are_normalised_within_each_task_and_over_the_tasks() -> None:
+    label = log_label_prior(COUNTS, TASK, [3, 1, 1, 1, 2, 9]).exp().tolist()
+    task = log_task_prior(COUNTS, TASK, (1.0, 3.0, 4.0)).exp().tolist()
+
+    assert label == pytest.approx([3 / 4, 1 / 4, 1 / 4, 1 / 4, 2 / 4, 1])
+    assert task == pytest.approx([1 / 8, 3 / 8, 4 / 8])
+
+
 def test__priors__unknown_kind__input_error_that_names_the_known() -> None:
-    with pytest.raises(InputError, match="'counts' or 'uniform', got 'flat'"):
+    with pytest.raises(InputError, match="'counts', 'uniform' or weights, got 'flat'"):
         log_label_prior(COUNTS, TASK, "flat")
-    with pytest.raises(InputError, match="'uniform' or 'counts', got 'flat'"):
+    with pytest.raises(InputError, match="'counts', 'uniform' or weights, got 'flat'"):
         log_task_prior(COUNTS, TASK, "flat")
+
+
+@pytest.mark.parametrize("weights", [[1, 2], [1, 0, 1], [1, -1, 1], [1, math.nan, 1], []])
+def test__priors__given_and_wrong__input_error(weights: list[float]) -> None:
+    with pytest.raises(InputError, match="task_prior needs 3 positive numbers"):
+        log_task_prior(COUNTS, TASK, weights)
+    with pytest.raises(InputError, match="label_prior needs 6 positive numbers"):
+        log_label_prior(COUNTS, TASK, weights)
 
 
 def test__p_value__counts_generated_samples_that_are_no_likelier() -> None:

@@ -74,23 +74,28 @@ class Posterior:
 
 
 def log_label_prior(
-    counts: Sequence[int], task_of_cell: Sequence[int], kind: str = "counts"
+    counts: Sequence[int], task_of_cell: Sequence[int], kind: str | Sequence[float] = "counts"
 ) -> Tensor:
-    """log p(y | t) from the counts (`"counts"`) or uniform over the task's labels (`"uniform"`)."""
-    weight = torch.tensor(counts, dtype=torch.float64)
-    if kind == "uniform":
-        weight = torch.ones_like(weight)
-    elif kind != "counts":
-        raise InputError(f"label_prior must be 'counts' or 'uniform', got {kind!r}")
+    """log p(y | t), normalised within each task.
+
+    From the counts (`"counts"`), uniform over the task's labels (`"uniform"`), or given: one
+    positive weight per cell.
+    """
+    if kind == "counts":
+        weight = torch.tensor(counts, dtype=torch.float64)
+    elif kind == "uniform":
+        weight = torch.ones(len(counts), dtype=torch.float64)
+    else:
+        weight = _given("label_prior", kind, len(counts))
     tasks = torch.tensor(task_of_cell)
     total = torch.zeros(int(tasks.max()) + 1, dtype=torch.float64).index_add_(0, tasks, weight)
     return (weight / total[tasks]).log()
 
 
 def log_task_prior(
-    counts: Sequence[int], task_of_cell: Sequence[int], kind: str = "uniform"
+    counts: Sequence[int], task_of_cell: Sequence[int], kind: str | Sequence[float] = "uniform"
 ) -> Tensor:
-    """log p(t): uniform (`"uniform"`), or from the counts (`"counts"`)."""
+    """log p(t): uniform (`"uniform"`), from the counts (`"counts"`), or given as weights."""
     tasks = torch.tensor(task_of_cell)
     number = int(tasks.max()) + 1
     if kind == "uniform":
@@ -99,8 +104,17 @@ def log_task_prior(
         weight = torch.zeros(number, dtype=torch.float64)
         weight.index_add_(0, tasks, torch.tensor(counts, dtype=torch.float64))
     else:
-        raise InputError(f"task_prior must be 'uniform' or 'counts', got {kind!r}")
+        weight = _given("task_prior", kind, number)
     return (weight / weight.sum()).log()
+
+
+def _given(name: str, weights: str | Sequence[float], size: int) -> Tensor:
+    if isinstance(weights, str):
+        raise InputError(f"{name} must be 'counts', 'uniform' or weights, got {weights!r}")
+    weight = torch.as_tensor(weights, dtype=torch.float64)
+    if weight.shape != (size,) or not bool((weight.isfinite() & (weight > 0)).all()):
+        raise InputError(f"{name} needs {size} positive numbers, got {list(weights)[:5]}")
+    return weight
 
 
 def level_set_p_value(log_evidence: Tensor, generated: Tensor) -> Tensor:
