@@ -7,8 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import outliers, report, runner
-from benchmarks.data import DataError
+from benchmarks import bulk, outliers, report, runner
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.methods import METHODS
 
@@ -36,6 +35,13 @@ def methods_of(text: str) -> list[str]:
     return names
 
 
+def positive(text: str) -> int:
+    """A whole number from one."""
+    if not text.isdigit() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"must be a whole number of at least 1, got {text!r}")
+    return int(text)
+
+
 def parser() -> argparse.ArgumentParser:
     """The command's arguments."""
     made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
@@ -45,6 +51,8 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--device", default="cpu", help="cpu or cuda, for the trained methods")
     made.add_argument("--methods", type=methods_of, default=list(METHODS), help="such as lda,ewc")
     made.add_argument("--results", type=Path, help="where JSON goes instead of benchmarks/results")
+    made.add_argument("--jobs", type=positive, default=1, help="runs at a time")
+    made.add_argument("--missing", action="store_true", help="only what has no JSON yet")
     made.add_argument("--quick", action="store_true", help="a small form of everything, one seed")
     return made
 
@@ -58,21 +66,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if asked.quick and asked.results is None:
         print("--quick makes no figures for the tables; nothing is written", file=sys.stderr)
     names = list(NAMES) if asked.name == "all" else [asked.name]
-    for order in orders(asked, names):
-        try:
-            record = runner.run(order)
-        except DataError as error:
-            print(f"error: {error}", file=sys.stderr)
-            return 2
-        if asked.results is not None or not asked.quick:
-            runner.save(record, asked.results or runner.RESULTS)
-        figures = record["figures"]
-        first = next(iter(figures))
-        print(
-            f"{order.experiment} {order.method} seed {order.seed}: {first} {figures[first]:.4f}",
-            flush=True,
-        )
-    return 0
+    folder = asked.results or (None if asked.quick else runner.RESULTS)
+    found = orders(asked, names)
+    if asked.missing and folder is not None:
+        found = bulk.missing(found, folder)
+    return bulk.run_and_tell(found, asked.jobs, folder)
 
 
 def orders(asked: argparse.Namespace, names: list[str]) -> list[runner.Order]:
@@ -87,7 +85,8 @@ def orders(asked: argparse.Namespace, names: list[str]) -> list[runner.Order]:
             fixed = data in {"mnist", "cifar100"} and not spec.seeded
             seeds = asked.seeds[:1] if fixed or asked.quick else asked.seeds
             found += [
-                runner.Order(name, method, s, asked.data, asked.quick, asked.device) for s in seeds
+                runner.Order(name, method, s, asked.data, asked.quick, asked.device, asked.jobs)
+                for s in seeds
             ]
     return found
 

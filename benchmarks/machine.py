@@ -27,7 +27,7 @@ def versions() -> dict[str, str]:
     return found
 
 
-def hardware(device: str) -> str:
+def hardware(device: str, together: int = 1) -> str:
     """Cores, threads, memory and accelerator, without names or addresses."""
     words = f"{os.cpu_count()} CPU cores ({platform.machine()})"
     words += f", threads used: {torch.get_num_threads()}"
@@ -37,7 +37,7 @@ def hardware(device: str) -> str:
     if device.startswith("cuda"):
         properties = torch.cuda.get_device_properties(device)
         words += f"; GPU {properties.name}, {properties.total_memory / 2**30:.0f} GiB"
-    return words
+    return words if together == 1 else f"{words}; {together} runs at a time"
 
 
 class Meter:

@@ -1,69 +1,109 @@
-"""CL-BRUNO behind the protocol of the rivals."""
+"""CL-BRUNO behind the protocol of the rivals, without the scikit-learn skin."""
 
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from benchmarks.stream import Array, FloatArray
+from clbruno.config import recipe as named
+from clbruno.core.model import Model, chunks_of
+from clbruno.core.posterior import Posterior, level_set_p_value
+from clbruno.learn.engine import Lesson, learn
 
 QUICK = {"max_epochs": 2}
 
 
 class Ours:
-    """``clbruno.CLBrunoClassifier`` with columns over all labels and all tasks."""
+    """What ``clbruno.CLBrunoClassifier`` computes, from the parts beneath it.
+
+    Those need torch and numpy alone, and here the flow also answers on the device.
+    """
 
     joint: ClassVar[bool] = False
 
     def __init__(self, recipe: str, seed: int = 0, device: str = "cpu", **settings: Any) -> None:
-        from clbruno import CLBrunoClassifier  # late: the rivals need no clbruno
-
-        self.model = CLBrunoClassifier(
-            recipe=recipe, device=device, random_state=seed, verbose=0, **settings
-        )
+        self.recipe = named(recipe, **settings)
+        self.seed = int(np.random.SeedSequence(seed).generate_state(1)[0])
+        self.device = torch.device(device)
+        self.model: Model | None = None
 
     @property
     def classes_(self) -> Array:
-        """Labels seen so far, in order."""
-        return np.asarray(self.model.classes_)
+        """Labels seen so far, as they came."""
+        return np.array(self._answering.registry.labels)
 
     @property
     def tasks_(self) -> list[str]:
-        """Tasks seen so far, in order."""
-        return list(self.model.tasks_)
+        """Tasks seen so far, as they came."""
+        return [str(task) for task in self._answering.registry.tasks]
 
     def partial_fit(self, x: FloatArray, y: Array, task: str) -> Self:
         """One update of the model."""
-        self.model.partial_fit(x, y, task=task)
-        return self
+        return self._learn(self.model, x, y, [task] * len(y))
 
     def predict(self, x: FloatArray, task: str | None = None) -> Array:
         """The most probable label."""
-        return np.asarray(self.model.predict(x, task=task))
+        return self.classes_[self.predict_proba(x, task).argmax(axis=1)]
 
     def predict_proba(self, x: FloatArray, task: str | None = None) -> FloatArray:
         """p(y | x) or p(y | x, t), columns as in ``classes_``."""
-        return np.asarray(self.model.predict_proba(x, task=task))
+        names = self._answering.registry
+
+        def answer(posterior: Posterior) -> Tensor:
+            if task is None:
+                return posterior.log_label().exp()
+            known = torch.full((len(posterior.log_likelihood),), names.task_index(task))
+            return posterior.log_label_in(known, len(names.labels)).exp()
+
+        return self._ask(x, answer)
 
     def predict_task_proba(self, x: FloatArray) -> FloatArray:
         """p(t | x), columns as in ``tasks_``."""
-        return np.asarray(self.model.predict_task_proba(x))
+        return self._ask(x, lambda posterior: posterior.log_task().exp())
 
     def score_samples(self, x: FloatArray) -> FloatArray:
         """log p(x)."""
-        return np.asarray(self.model.score_samples(x))
+        return self._ask(x, Posterior.log_density)
 
     def typicality(self, x: FloatArray) -> FloatArray:
-        """Level-set p-value."""
-        return np.asarray(self.model.typicality(x))
+        """Level-set p-value of the task that each row is most typical of."""
+        levels = self._answering.levels
+
+        def answer(posterior: Posterior) -> Tensor:
+            pairs = zip(posterior.log_evidence().T, levels, strict=True)
+            return torch.stack([level_set_p_value(*pair) for pair in pairs], dim=1).amax(dim=1)
+
+        return self._ask(x, answer)
+
+    def sample(self, rows: int, task: str) -> tuple[FloatArray, Array]:
+        """Rows and labels drawn from what was learned of a task."""
+        model = self._answering
+        generator = torch.Generator().manual_seed(self.seed)
+        cells = model.draw(rows, task, None, generator)
+        labels = self.classes_[[model.registry.label_of_cell[cell] for cell in cells.tolist()]]
+        return model.sample(cells, generator).numpy(), labels
 
     @property
     def floats_stored(self) -> int:
         """Numbers in the arrays of the learned state."""
-        return count_numbers(self.model.model_)
+        return count_numbers(self.model)
+
+    def _learn(self, old: Model | None, x: FloatArray, y: Array, tasks: list[str]) -> Self:
+        lesson = Lesson(x, tasks, y.tolist(), self.recipe, self.seed, self.device)
+        self.model = learn(old, lesson, lambda epoch: None)
+        self._answering = self.model.placed(self.device)
+        return self
+
+    def _ask(self, x: FloatArray, question: Callable[[Posterior], Tensor]) -> FloatArray:
+        rows = torch.from_numpy(np.array(x, dtype=np.float64))
+        parts = [question(self._answering.posterior(rows[part])) for part in chunks_of(len(rows))]
+        return torch.cat(parts).numpy()
 
 
 class Oracle(Ours):
@@ -71,10 +111,9 @@ class Oracle(Ours):
 
     def partial_fit(self, x: FloatArray, y: Array, task: str) -> Self:
         """Keep the rows and fit everything kept."""
-        self.kept = [*getattr(self, "kept", []), (x, y, np.full(len(y), task))]
-        rows, labels, tasks = (np.concatenate(parts) for parts in zip(*self.kept, strict=True))
-        self.model.fit(rows, labels, task=tasks)
-        return self
+        self.kept = [*getattr(self, "kept", []), (x, y, [task] * len(y))]
+        rows, labels = (np.concatenate([part[i] for part in self.kept]) for i in (0, 1))
+        return self._learn(None, rows, labels, [task for part in self.kept for task in part[2]])
 
     @property
     def floats_stored(self) -> int:

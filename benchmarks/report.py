@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks import curves
 from benchmarks.methods import METHODS
 
 HERE = Path(__file__).resolve().parent
@@ -133,6 +132,8 @@ Times are wall-clock seconds, and rough: the machine may have had other work.
 
 def write(folder: Path, target: Path = README) -> None:
     """Render the page and its pictures."""
+    from benchmarks import curves  # late: only the pictures need matplotlib
+
     records = load(folder)
     pictures = curves.draw(records, target.parent / "pictures")
     target.write_text(render(records, pictures), encoding="utf-8")

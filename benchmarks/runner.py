@@ -31,6 +31,7 @@ class Order:
     folder: Path | None
     quick: bool = False
     device: str = "cpu"
+    together: int = 1
 
     @property
     def command(self) -> str:
@@ -77,7 +78,7 @@ def run(order: Order) -> Record:
         "figures": figures,
         **extra,
         "versions": machine.versions(),
-        "hardware": machine.hardware(order.device),
+        "hardware": machine.hardware(order.device, order.together),
         "command": order.command,
     }
 
@@ -265,9 +266,14 @@ def plain(matrix: FloatArray) -> list[list[float | None]]:
     return [[None if np.isnan(v) else float(v) for v in row] for row in matrix]
 
 
+def file_name(experiment: str, method: str, seed: int) -> str:
+    """Where a record lies in the folder of results."""
+    return f"{experiment}/{method}-seed{seed}.json"
+
+
 def save(record: Record, folder: Path = RESULTS) -> Path:
     """Write the record as ``experiment/method-seedN.json``."""
-    path = folder / record["experiment"] / f"{record['method']}-seed{record['seed']}.json"
+    path = folder / file_name(record["experiment"], record["method"], record["seed"])
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
     return path

@@ -6,8 +6,8 @@ from abc import ABC, abstractmethod
 from typing import ClassVar, Protocol, Self
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
-from scipy.special import logsumexp
 
 from benchmarks.rivals.scaling import Scale, Scaler
 from benchmarks.stream import Array, FloatArray
@@ -96,7 +96,7 @@ class PairRival(ABC):
         score = self._scores(self.scaler(x))
         if task is not None:
             score = np.where(self._of_task(task), score, -np.inf)
-        return np.exp(score - logsumexp(score, axis=1, keepdims=True))
+        return np.exp(score - logsumexp(score)[:, None])
 
     def change(self, **settings: float) -> None:
         """Set some of ``after_fit``."""
@@ -125,6 +125,11 @@ class PairRival(ABC):
 
     def _of_task(self, task: str) -> NDArray[np.bool_]:
         return np.array([name == task for name, _ in self.pairs])
+
+
+def logsumexp(scores: FloatArray) -> FloatArray:
+    """log sum_k exp(s_k) of each row; columns may be -inf."""
+    return np.asarray(torch.logsumexp(torch.as_tensor(scores), dim=1))
 
 
 def _sum_columns(values: FloatArray, place: NDArray[np.intp], width: int) -> FloatArray:

@@ -6,29 +6,37 @@ from typing import Any
 
 import torch
 from torch import Tensor
-from torch.func import functional_call, grad, vmap
+from torch.nn.functional import linear
 
 from benchmarks.rivals.mlp import FineTuning, GrowingMLP
 
 
 def fisher_diagonal(net: GrowingMLP, rows: Tensor, columns: list[int]) -> list[Tensor]:
-    """mean_x sum_y p(y | x) (d log p(y | x) / d theta)^2, with p the softmax over ``columns``."""
-    named = {name: value.detach() for name, value in net.named_parameters()}
+    """mean_x sum_y p(y | x) (d log p(y | x) / d theta)^2, with p the softmax over ``columns``.
 
-    def log_p(parameters: dict[str, Tensor], x: Tensor, y: Tensor) -> Tensor:
-        logits = functional_call(net, parameters, (x[None],))[0, columns]
-        return logits.log_softmax(dim=0) @ y
-
-    slopes = vmap(grad(log_p), in_dims=(None, None, 0))
-    labels = torch.eye(len(columns), dtype=rows.dtype, device=rows.device)
-    total = {name: torch.zeros_like(value) for name, value in named.items()}
-    for x in rows:
-        with torch.no_grad():
-            p = net(x[None])[0, columns].softmax(dim=0)
-        for block, weight in zip(labels.split(16), p.split(16), strict=True):
-            for name, slope in slopes(named, x, block).items():
-                total[name] += torch.einsum("y,y...->...", weight, slope**2)
-    return [value / len(rows) for value in total.values()]
+    A weight's slope is (slope of its unit) x (its input), so the mean of squares needs no slope
+    per weight: F_W = sum_x (sum_y p(y | x) slope^2) input^2 / N.
+    """
+    first, second = net.body[0], net.body[2]
+    total = [torch.zeros_like(value) for value in net.parameters()]
+    with torch.no_grad():
+        one = first(rows).relu()
+        two = second(one).relu()
+        p = (linear(two, net.weight, net.bias)[:, columns]).softmax(dim=1)
+        for place in range(len(columns)):
+            gap = -p
+            gap[:, place] += 1  # d log p(y | x) / d logits
+            above = torch.zeros(len(rows), len(net.bias)).to(rows)
+            above[:, columns] = gap
+            deep = (above @ net.weight) * (two > 0)
+            low = (deep @ second.weight) * (one > 0)
+            for at, (slope, driver) in zip(
+                (0, 4, 2), ((above, two), (deep, one), (low, rows)), strict=True
+            ):
+                weighed = p[:, place, None] * slope**2
+                total[at] += weighed.T @ driver**2
+                total[at + 1] += weighed.sum(dim=0)
+    return [value / len(rows) for value in total]
 
 
 class EWC(FineTuning):
@@ -44,12 +52,16 @@ class EWC(FineTuning):
     def _penalty(self, net: GrowingMLP, rows: Tensor) -> Tensor | None:
         if not self.weight:
             return None
-        terms = []
-        for theta, f, ft in zip(net.parameters(), self.weight, self.pull, strict=True):
-            old = theta[: len(f)]
-            centre = ft / f.clamp_min(1e-30)
-            terms.append((f * (old - centre) ** 2).sum())
-        return 0.5 * self.strength * torch.stack(terms).sum()
+        old = [theta[: len(f)] for theta, f in zip(net.parameters(), self.weight, strict=True)]
+        gap = torch.cat([theta.flatten() for theta in old]) - self._centre
+        return 0.5 * self.strength * (self._stiffness * gap**2).sum()
+
+    def _before(self, net: GrowingMLP) -> None:
+        """sum_t F_t (theta - theta_t)^2 = F (theta - c)^2 + a constant, F c = sum_t F_t theta_t."""
+        if self.weight:
+            self._stiffness = torch.cat([f.flatten() for f in self.weight])
+            pull = torch.cat([ft.flatten() for ft in self.pull])
+            self._centre = pull / self._stiffness.clamp_min(1e-30)
 
     def _after(self, net: GrowingMLP, rows: Tensor, target: Tensor) -> None:
         chosen = torch.randperm(len(rows))[: self.fisher_rows].to(rows.device)

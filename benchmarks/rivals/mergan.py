@@ -75,12 +75,13 @@ class MeRGAN(GenerativeReplay):
         else:
             old = copy.deepcopy(self.generator).requires_grad_(False)
         gan = self.generator
-        made_by = torch.optim.Adam(gan.generator.parameters(), lr=2e-4, betas=(0.5, 0.999))
+        generator = gan.generator.parameters()
+        made_by = torch.optim.Adam(generator, lr=2e-4, betas=(0.5, 0.999), fused=True)
         judges = nn.ModuleList([gan.critic, gan.verdict, gan.naming])
-        judged_by = torch.optim.Adam(judges.parameters(), lr=2e-4, betas=(0.5, 0.999))
+        judged_by = torch.optim.Adam(judges.parameters(), lr=2e-4, betas=(0.5, 0.999), fused=True)
         for _ in range(self.generator_epochs):
-            for index in torch.randperm(len(rows)).split(self.batch):
-                x, code = rows[index.to(rows.device)], target[index.to(rows.device)]
+            for index in torch.randperm(len(rows)).to(rows.device).split(self.batch):
+                x, code = rows[index], target[index]
                 made = gan.make(self._noise(len(x), x.device), code)
                 judged_by.zero_grad()
                 gan.critic_loss(x, made, code).backward()

@@ -59,6 +59,7 @@ class FineTuning(PairRival):
         self.hidden, self.epochs, self.lr, self.batch = hidden, epochs, lr, batch
         self.device = torch.device(device)
         self.net: GrowingMLP | None = None
+        self._other = torch.zeros(0, 0, dtype=torch.bool)
 
     def _learn(self, x: FloatArray, code: Codes) -> None:
         rows = torch.as_tensor(x, dtype=torch.float32, device=self.device)
@@ -74,24 +75,32 @@ class FineTuning(PairRival):
 
     def _train(self, net: GrowingMLP, rows: Tensor, target: Tensor) -> None:
         learned = [parameter for parameter in net.parameters() if parameter.requires_grad]
-        solver = torch.optim.Adam(learned, lr=self.lr)
+        solver = torch.optim.Adam(learned, lr=self.lr, fused=True)
         for _ in range(self.epochs):
-            for index in torch.randperm(len(rows)).split(self.batch):
-                part = index.to(rows.device)
+            for part in torch.randperm(len(rows)).to(rows.device).split(self.batch):
                 solver.zero_grad()
-                self.task_loss(net(rows[part]), target[part]).backward()
-                slope = [p.grad.clone() for p in learned if p.grad is not None]
-                if (penalty := self._penalty(net, rows[part])) is not None:
-                    penalty.backward()
-                start = [parameter.detach().clone() for parameter in learned]
+                self._descend(net, rows[part], target[part])
                 solver.step()
-                self._observe(net, slope, start)
+
+    def _descend(self, net: GrowingMLP, rows: Tensor, target: Tensor) -> None:
+        """The gradient of the task loss and the penalty."""
+        loss = self.task_loss(net(rows), target)
+        if (penalty := self._penalty(net, rows)) is not None:
+            loss = loss + penalty
+        loss.backward()
 
     def task_loss(self, logits: Tensor, target: Tensor) -> Tensor:
         """-log softmax over the columns of each row's task."""
-        group = torch.tensor([self.tasks_.index(t) for t, _ in self.pairs]).to(logits.device)
-        other = group[None, :] != group[target][:, None]
-        return cross_entropy(logits.masked_fill(other, -torch.inf), target)
+        if len(self.tasks_) > 1:
+            logits = logits.masked_fill(self._elsewhere(logits.device)[target], -torch.inf)
+        return cross_entropy(logits, target)
+
+    def _elsewhere(self, device: torch.device) -> Tensor:
+        """Whether pair j is of another task than pair i; made anew when there are more pairs."""
+        if len(self._other) != len(self.pairs) or self._other.device != device:
+            task = torch.tensor([self.tasks_.index(name) for name, _ in self.pairs])
+            self._other = (task[:, None] != task).to(device)
+        return self._other
 
     def groups(self, pairs: int) -> list[list[int]]:
         """Columns of the first ``pairs`` pairs, one list per task."""
@@ -105,9 +114,6 @@ class FineTuning(PairRival):
     def _penalty(self, net: GrowingMLP, rows: Tensor) -> Tensor | None:
         """What is added to the task loss."""
         return None
-
-    def _observe(self, net: GrowingMLP, slope: list[Tensor], start: list[Tensor]) -> None:
-        """Called after each step with the task loss's gradient and the parameters before it."""
 
     def _after(self, net: GrowingMLP, rows: Tensor, target: Tensor) -> None:
         """Called when the piece is learned."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from scipy.linalg import solve_triangular
+import torch
 
 from benchmarks.rivals.base import Codes
 from benchmarks.stream import FloatArray
@@ -60,5 +60,5 @@ class Moments:
 
 def inverse_root(cov: FloatArray) -> FloatArray:
     """W = L^-1 for cov = L L^T, so that |W x|^2 = x^T cov^-1 x and log|W| = -log|cov| / 2."""
-    root = np.linalg.cholesky(cov)
-    return solve_triangular(root, np.eye(len(cov)), lower=True, check_finite=False)
+    root, eye = torch.from_numpy(np.linalg.cholesky(cov)), torch.eye(len(cov), dtype=torch.float64)
+    return np.asarray(torch.linalg.solve_triangular(root, eye, upper=False))

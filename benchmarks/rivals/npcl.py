@@ -94,10 +94,9 @@ class NPCL(FineTuning):
         self._keep(rows, target)
 
     def _optimise(self, process: AttentiveProcess, rows: Tensor, target: Tensor) -> None:
-        solver = torch.optim.Adam(process.parameters(), lr=self.lr)
+        solver = torch.optim.Adam(process.parameters(), lr=self.lr, fused=True)
         for _ in range(self.epochs):
-            for index in torch.randperm(len(rows)).split(self.batch):
-                part = index.to(rows.device)
+            for part in torch.randperm(len(rows)).to(rows.device).split(self.batch):
                 x, y = rows[part], target[part]
                 if len(self.kept_x):
                     old = torch.randint(len(self.kept_x), (len(part),)).to(rows.device)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import ClassVar
 
 import numpy as np
-from scipy.linalg import cho_factor, cho_solve
+import torch
 
 from benchmarks.rivals.base import Codes, PairRival
 from benchmarks.rivals.scaling import Scale
@@ -63,8 +63,9 @@ class RanPAC(PairRival):
     def _scores(self, x: FloatArray) -> FloatArray:
         if self._weight is None:
             lam = self.ridge * np.trace(self.gram) / self.width
-            factor = cho_factor(self.gram + lam * np.eye(self.width), check_finite=False)
-            weight = cho_solve(factor, self.cross, check_finite=False)
+            gram = torch.from_numpy(self.gram + lam * np.eye(self.width))
+            root = torch.linalg.cholesky(gram)
+            weight = np.asarray(torch.cholesky_solve(torch.from_numpy(self.cross), root))
             self._weight = weight / self._residual(weight)
         blocks = range(0, len(x), BLOCK)
         return np.concatenate([self.features(x[b : b + BLOCK]) @ self._weight for b in blocks])

@@ -23,6 +23,7 @@ class SI(FineTuning):
         self.path: list[Tensor] = []
         self.anchor: list[Tensor] = []
         self.omega: list[Tensor] = []
+        self._last: list[tuple[Tensor, Tensor]] = []
 
     def _train(self, net: GrowingMLP, rows: Tensor, target: Tensor) -> None:
         start = [parameter.detach().clone() for parameter in net.parameters()]
@@ -30,17 +31,27 @@ class SI(FineTuning):
         self.omega = _padded(self.omega, start, fill_from=None)
         self.anchor = _padded(self.anchor, start, fill_from=start)
         super()._train(net, rows, target)
+        self._walk(net)
 
-    def _penalty(self, net: GrowingMLP, rows: Tensor) -> Tensor | None:
+    def _penalty(self, net: GrowingMLP, rows: Tensor) -> Tensor:
         terms = [
             (omega * (theta - anchor) ** 2).sum()
             for theta, omega, anchor in zip(net.parameters(), self.omega, self.anchor, strict=True)
         ]
         return self.strength * torch.stack(terms).sum()
 
-    def _observe(self, net: GrowingMLP, slope: list[Tensor], start: list[Tensor]) -> None:
-        for path, g, before, theta in zip(self.path, slope, start, net.parameters(), strict=True):
+    def _descend(self, net: GrowingMLP, rows: Tensor, target: Tensor) -> None:
+        self._walk(net)
+        self.task_loss(net(rows), target).backward()
+        theta = list(net.parameters())
+        self._last = [(p.grad.clone(), p.detach().clone()) for p in theta if p.grad is not None]
+        self._penalty(net, rows).backward()
+
+    def _walk(self, net: GrowingMLP) -> None:
+        """w <- w - g (theta - theta'), with g and theta' the task gradient and place before it."""
+        for path, (g, before), theta in zip(self.path, self._last, net.parameters(), strict=False):
             path -= g * (theta.detach() - before)
+        self._last = []
 
     def _after(self, net: GrowingMLP, rows: Tensor, target: Tensor) -> None:
         end = [parameter.detach().clone() for parameter in net.parameters()]

@@ -71,6 +71,22 @@ def test__fisher__linear_softmax__equals_p_one_minus_p_x_squared() -> None:
     torch.testing.assert_close(found, expected)
 
 
+def test__fisher__every_parameter__equals_squared_gradients_row_by_row() -> None:
+    net = GrowingMLP(3, 4).double()
+    net.grow(4)
+    net.double()
+    rows, columns = torch.randn(5, 3).double(), [0, 2, 3]
+    expected = [torch.zeros_like(theta) for theta in net.parameters()]
+    for x in rows:
+        log_p = net(x[None])[0, columns].log_softmax(dim=0)
+        for answer in log_p:
+            slopes = torch.autograd.grad(answer, list(net.parameters()), retain_graph=True)
+            for total, slope in zip(expected, slopes, strict=True):
+                total += answer.exp().detach() * slope**2 / len(rows)
+    for found, wanted in zip(fisher_diagonal(net, rows, columns), expected, strict=True):
+        torch.testing.assert_close(found, wanted)
+
+
 def test__ewc__two_anchors__penalty_gradient_is_the_sum_of_both() -> None:
     model = EWC(strength=3.0)
     net = GrowingMLP(2, 3)
@@ -83,6 +99,7 @@ def test__ewc__two_anchors__penalty_gradient_is_the_sum_of_both() -> None:
         f0 * a0 + f1 * a1
         for f0, a0, f1, a1 in zip(fisher[0], anchor[0], fisher[1], anchor[1], strict=True)
     ]
+    model._before(net)
     model._penalty(net, torch.zeros(1, 2)).backward()
     for index, parameter in enumerate(net.parameters()):
         expected = 3.0 * sum(

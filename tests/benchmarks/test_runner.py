@@ -12,8 +12,9 @@ from benchmarks import machine, runner
 from benchmarks.__main__ import main, orders, parser, seeds_of
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.methods import METHODS
-from benchmarks.ours import count_numbers
+from benchmarks.ours import QUICK, Ours, count_numbers
 from benchmarks.rivals.lda import StreamingLDA
+from clbruno import CLBrunoClassifier
 
 FAST = ["ncm", "lda", "shrunk", "fecam", "ranpac", "fetril", "joint-logistic"]
 TRAINED = ["finetune", "ewc", "lwf", "si", "joint-mlp"]
@@ -118,6 +119,48 @@ def test__order__command__repeats_the_run() -> None:
     order = runner.Order("mnist", "ewc", 3, Path("DIR"), device="cuda")
     asked = parser().parse_args(order.command.split()[3:])
     assert orders(asked, [asked.name]) == [order]
+
+
+def test__jobs__one_row_fails__the_others_are_written_and_only_it_is_missing(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["ici", "--quick", "--methods", "ncm,lda", "--results", str(tmp_path), "--missing"]
+    (tmp_path / "ici").mkdir()
+    blocked = tmp_path / "ici" / "lda-seed0.json"
+    blocked.mkdir()  # a folder in the place of the file: writing this row fails
+    assert main([*asked, "--jobs", "2"]) == 1
+    out, err = capfd.readouterr()
+    assert "error: ici lda seed 0: IsADirectoryError" in err
+    assert (tmp_path / "ici" / "ncm-seed0.json").is_file()
+    assert [line.split()[2:4] for line in out.splitlines()[-2:]] == [["0", "1"], ["1", "0"]]
+    blocked.rmdir()
+    assert main(asked) == 0
+    out = capfd.readouterr().out
+    assert "lda seed 0: error_task_known" in out
+    assert "ncm" not in out
+    assert "2 runs at a time" in (tmp_path / "ici" / "ncm-seed0.json").read_text()
+
+
+@pytest.mark.filterwarnings("ignore::clbruno.errors.SmallClassWarning")
+@pytest.mark.parametrize("recipe", ["default", "paper"])
+def test__ours__same_stream__equals_the_estimator(recipe: str) -> None:
+    stream = EXPERIMENTS["ici"](None, 0, True)
+    bare = Ours(recipe, seed=3, **QUICK)
+    skin = CLBrunoClassifier(recipe, device="cpu", random_state=3, **QUICK)
+    for step in stream.steps[:2]:
+        bare.partial_fit(step.x, step.y, step.task)
+        skin.partial_fit(step.x, step.y, task=step.task)
+    x, task = stream.tests[0].x, stream.tests[0].task
+    assert bare.classes_.tolist() == skin.classes_.tolist()
+    assert bare.predict(x, task).tolist() == skin.predict(x, task).tolist()
+    for found, expected in (
+        (bare.predict_proba(x), skin.predict_proba(x)),
+        (bare.predict_proba(x, task), skin.predict_proba(x, task)),
+        (bare.predict_task_proba(x), skin.predict_task_proba(x)),
+        (bare.score_samples(x), skin.score_samples(x)),
+        (bare.typicality(x), skin.typicality(x)),
+    ):
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
 def test__seeds_of__ranges_and_lists__are_read() -> None:

@@ -1,7 +1,8 @@
 """The whole learned state, as one frozen value, and the densities that it answers with."""
 
+import copy
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import torch
@@ -70,20 +71,42 @@ class Model:
         value: Tensor
         with torch.no_grad():
             if self.embedding is None:
-                z, ladj = self.flow(scaled)
+                z, ladj = self._forward(scaled, None)
                 value = self.latent.log_prob(z, cells) + ladj[:, None]
             else:
                 value = torch.stack([self._conditional(scaled, cell) for cell in cells], dim=-1)
         return value + self.scaler.ladj(x)[:, None]
 
     def _conditional(self, scaled: Tensor, cell: int) -> Tensor:
-        z, ladj = self.flow(scaled, self.context(torch.full((len(scaled),), cell)))
+        z, ladj = self._forward(scaled, self.context(torch.full((len(scaled),), cell)))
         value: Tensor = self.latent.log_prob(z, [cell])[:, 0] + ladj
         return value
 
+    def _forward(self, scaled: Tensor, context: Context | None) -> tuple[Tensor, Tensor]:
+        """The flow, wherever it is, on rows of the main memory."""
+        z, ladj = self.flow(scaled.to(self.device), context)
+        return z.cpu(), ladj.cpu()
+
+    @property
+    def device(self) -> torch.device:
+        """Where the flow is; all else is in main memory."""
+        tensors = [*self.flow.parameters(), *self.flow.buffers()]
+        return tensors[0].device if tensors else torch.device("cpu")
+
+    def placed(self, device: torch.device) -> "Model":
+        """The same model with a copy of its flow and its contexts on a device."""
+        flow, embedding = copy.deepcopy((self.flow, self.embedding))
+        return replace(
+            self,
+            flow=flow.to(device),
+            embedding=None if embedding is None else embedding.to(device),
+        )
+
     def context(self, cells: Tensor) -> Context | None:
         """The flow's context for rows of these cells; None for a label-free flow."""
-        return None if self.embedding is None else Context(self.embedding(), cells)
+        if self.embedding is None:
+            return None
+        return Context(self.embedding(), cells.to(self.device))
 
     def posterior(self, x: Tensor) -> Posterior:
         """Bayes' rule for a chunk of raw rows."""
@@ -118,14 +141,14 @@ class Model:
         return self.log_label_prior + self.log_task_prior[list(self.registry.task_of_cell)]
 
     def sample_latent(self, cells: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """z ~ p(z | cell, data) and the scaled x = f^-1(z; cell), for each entry of `cells`."""
+        """z ~ p(z | cell, data) and the scaled x = f^-1(z; cell), where the flow is."""
         with torch.no_grad():
-            z = self.latent.sample(cells, generator)
+            z = self.latent.sample(cells, generator).to(self.device)
             return z, self.flow.inverse(z, self.context(cells))
 
     def sample(self, cells: Tensor, generator: torch.Generator) -> Tensor:
         """Rows drawn from the predictive of each entry of `cells`, in the units of the data."""
-        return self.scaler.inverse(self.sample_latent(cells, generator)[1])
+        return self.scaler.inverse(self.sample_latent(cells, generator)[1].cpu())
 
     def draw(
         self, n: int, task: Name | None, label: Name | None, generator: torch.Generator

@@ -95,15 +95,17 @@ def _learned(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None
     rng = np.random.default_rng([lesson.seed, number])
     generator = torch.Generator().manual_seed(int(rng.integers(2**62)))
     new, held = batch.split(recipe.validation_share, rng)
+    teacher = None
     if old is None:
         student = Student.start(lesson.x.shape[1], recipe, registry, generator)
         base = _empty_latent(recipe, lesson.x.shape[1])
         if recipe.whiten:
             student = _with_whitening(student, new)
-        teacher = None
     else:
         student, base = Student.of(old, registry, generator), old.latent
-        teacher = Teacher(old, recipe.replay, recipe.replay_per_task) if recipe.replay else None
+        if recipe.replay:
+            there = old.placed(lesson.device)
+            teacher = Teacher(there, recipe.replay, recipe.replay_per_task)
     student = student.to(lesson.device)
     increment = Increment(recipe, registry, student, base, new, held, teacher, rng, generator)
     epochs = 0

@@ -33,7 +33,7 @@ class Teacher:
     per_task: bool
 
     def draw(self, generator: torch.Generator) -> Replay:
-        """Fresh pseudo-data, in float64 and scaled units."""
+        """Fresh pseudo-data, in float64 and scaled units; z and x where the model's flow is."""
         if self.per_task:
             tasks = range(len(self.model.registry.tasks))
             parts = [self.model.draw_cells(self.size, task, generator) for task in tasks]
