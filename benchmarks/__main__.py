@@ -25,6 +25,16 @@ def seeds_of(text: str) -> list[int]:
     return seeds
 
 
+def names_of(text: str) -> list[str]:
+    """Comma-separated experiments, ``all`` of them, or ``report``."""
+    names = list(NAMES) if text == "all" else text.split(",")
+    unknown = [name for name in names if name not in NAMES and text != "report"]
+    if unknown:
+        known = ", ".join([*NAMES, "all", "report"])
+        raise argparse.ArgumentTypeError(f"unknown experiment {unknown[0]!r}; known: {known}")
+    return names
+
+
 def methods_of(text: str) -> list[str]:
     """Comma-separated method names, each known."""
     names = text.split(",")
@@ -45,7 +55,7 @@ def positive(text: str) -> int:
 def parser() -> argparse.ArgumentParser:
     """The command's arguments."""
     made = argparse.ArgumentParser(prog="python -m benchmarks", description=__doc__)
-    made.add_argument("name", choices=[*NAMES, "all", "report"], nargs="?", default="all")
+    made.add_argument("name", type=names_of, nargs="?", default="all", help="such as pancan,ici")
     made.add_argument("--data", type=Path, help="folder of the data files; made data without it")
     made.add_argument("--seeds", type=seeds_of, default=[0, 1, 2, 3, 4], help="such as 0-4")
     made.add_argument("--device", default="cpu", help="cpu or cuda, for the trained methods")
@@ -60,23 +70,22 @@ def parser() -> argparse.ArgumentParser:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for; 2 where the user has something to mend."""
     asked = parser().parse_args(arguments)
-    if asked.name == "report":
+    if asked.name == ["report"]:
         report.write(asked.results or runner.RESULTS)
         return 0
     if asked.quick and asked.results is None:
         print("--quick makes no figures for the tables; nothing is written", file=sys.stderr)
-    names = list(NAMES) if asked.name == "all" else [asked.name]
     folder = asked.results or (None if asked.quick else runner.RESULTS)
-    found = orders(asked, names)
+    found = orders(asked)
     if asked.missing and folder is not None:
         found = bulk.missing(found, folder)
     return bulk.run_and_tell(found, asked.jobs, folder)
 
 
-def orders(asked: argparse.Namespace, names: list[str]) -> list[runner.Order]:
+def orders(asked: argparse.Namespace) -> list[runner.Order]:
     """Every run asked for; methods and data without randomness run for the first seed only."""
     found = []
-    for name in names:
+    for name in asked.name:
         for method in asked.methods:
             spec = METHODS[method]
             data = outliers.FOUND_IN.get(name, name)
@@ -84,8 +93,9 @@ def orders(asked: argparse.Namespace, names: list[str]) -> list[runner.Order]:
                 continue
             fixed = data in {"mnist", "cifar100"} and not spec.seeded
             seeds = asked.seeds[:1] if fixed or asked.quick else asked.seeds
+            device = asked.device if spec.device else "cpu"
             found += [
-                runner.Order(name, method, s, asked.data, asked.quick, asked.device, asked.jobs)
+                runner.Order(name, method, s, asked.data, asked.quick, device, asked.jobs)
                 for s in seeds
             ]
     return found

@@ -12,19 +12,16 @@ from typing import Self
 
 import torch
 
-PACKAGES = ("clbruno", "numpy", "scipy", "scikit-learn", "torch")
+import clbruno
+
+PACKAGES = ("numpy", "torch")
 STATUS, REFS = Path("/proc/self/status"), Path("/proc/self/clear_refs")
 
 
 def versions() -> dict[str, str]:
     """Python and the packages that a figure may depend on."""
-    found = {"python": platform.python_version()}
-    for name in PACKAGES:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found
+    found = {"python": platform.python_version(), "clbruno": clbruno.__version__}
+    return found | {name: importlib.metadata.version(name) for name in PACKAGES}
 
 
 def hardware(device: str, together: int = 1) -> str:
@@ -54,6 +51,7 @@ class Meter:
 
     def __enter__(self) -> Self:
         if self.device.startswith("cuda"):
+            torch.cuda.init()
             torch.cuda.reset_peak_memory_stats(self.device)
         self.held = _reset_peak()
         self.start = time.perf_counter()

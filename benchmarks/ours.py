@@ -151,3 +151,8 @@ def paper(**settings: Any) -> Ours:
 def oracle(**settings: Any) -> Oracle:
     """The default recipe with all data at hand."""
     return Oracle("default", **settings)
+
+
+def paper_oracle(**settings: Any) -> Oracle:
+    """The recipe of the paper with all data at hand."""
+    return Oracle("paper", **settings)

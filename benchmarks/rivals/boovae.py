@@ -90,17 +90,24 @@ def kept_close(new: BoostedVAE, old: BoostedVAE) -> Tensor:
 class BooVAE(GenerativeReplay):
     """A solver fed by replay from a boosted VAE, which is held to its old self at its components.
 
-    ``components`` are added per piece, each started at a training row and then optimised.
+    ``components`` are added per piece, some after each of ``rounds`` shares of the training, each
+    started at a training row and then optimised. The VAE itself sees the new rows alone.
     """
 
     def __init__(
-        self, components: int = 15, strength: float = 1.0, steps: int = 100, **others: Any
+        self,
+        components: int = 15,
+        strength: float = 1.0,
+        steps: int = 100,
+        rounds: int = 5,
+        **others: Any,
     ) -> None:
         super().__init__(**others)
-        self.components, self.strength, self.steps = components, strength, steps
+        self.components, self.strength = components, strength
+        self.steps, self.rounds = steps, rounds
 
     def learn_generator(self, rows: Tensor, target: Tensor) -> None:
-        """Train the VAE, then boost its prior towards the aggregated posterior."""
+        """Train the VAE and boost its prior towards the aggregated posterior, in turn."""
         old = None
         if self.generator is None:
             size = (rows.shape[1], self.generator_hidden, self.latent)
@@ -112,14 +119,15 @@ class BooVAE(GenerativeReplay):
             held = 0.0 if old is None else self.strength * kept_close(model, old)
             return -model.elbo(x) + held
 
-        fit(self.generator, rows, loss, self.generator_epochs)
-        self._boost(rows)
+        for turn in range(self.rounds):
+            fit(self.generator, rows, loss, _share(self.generator_epochs, turn, self.rounds))
+            self._boost(rows, _share(self.components, turn, self.rounds))
 
-    def _boost(self, rows: Tensor) -> None:
-        """Add components one by one; together they take the new piece's share of the weight."""
+    def _boost(self, rows: Tensor, components: int) -> None:
+        """Add components one by one; all components of all pieces have equal weight."""
         model = self.generator
         model.requires_grad_(False)
-        for added in range(1, self.components + 1):
+        for _ in range(components):
             sample = rows[torch.randperm(len(rows))[:200].to(rows.device)]
             u = nn.Parameter(sample[0].clone())
             solver = torch.optim.Adam([u], lr=1e-2)
@@ -128,8 +136,7 @@ class BooVAE(GenerativeReplay):
                 component_loss(model, u, sample).backward()
                 solver.step()
                 u.data.clamp_(0, 1)
-            before = (self.pieces - 1) * self.components
-            model.boost(u.data, 1.0 / (before + added))
+            model.boost(u.data, 1.0 / (len(model.weights) + 1))
         model.requires_grad_(True)
 
     @property
@@ -137,3 +144,8 @@ class BooVAE(GenerativeReplay):
         """Solver, generator and components."""
         kept = self.generator.inputs.numel() + len(self.generator.weights) if self.generator else 0
         return super().floats_stored + kept
+
+
+def _share(whole: int, turn: int, turns: int) -> int:
+    """Part ``turn`` of a whole number that is cut into ``turns`` nearly equal ones."""
+    return whole * (turn + 1) // turns - whole * turn // turns

@@ -83,9 +83,13 @@ class ClassFlows(OnePerClass):
         super().__init__(**others)
         self.couplings, self.noise = couplings, noise
 
-    def make(self, dim: int) -> RealNVP:
-        """A flow."""
-        return RealNVP(dim, self.hidden, self.couplings)
+    def make(self, rows: Tensor) -> RealNVP:
+        """A flow that starts as the standardisation of the rows with their noise."""
+        flow = RealNVP(rows.shape[1], self.hidden, self.couplings)
+        variance = rows.var(dim=0, correction=0) + self.noise**2 / 12
+        flow.shift.data = (rows.mean(dim=0) + self.noise / 2).cpu()
+        flow.log_width.data = 0.5 * variance.log().cpu()
+        return flow
 
     def loss(self, model: RealNVP, rows: Tensor) -> Tensor:
         """-log p(x + u), u ~ Unif(0, noise)."""

@@ -14,12 +14,18 @@ from benchmarks.stream import FloatArray
 
 
 def softmax_regression(
-    x: FloatArray, code: Codes, classes: int, penalty: float, iterations: int = 100
+    x: FloatArray,
+    code: Codes,
+    classes: int,
+    penalty: float,
+    iterations: int = 100,
+    device: str = "cpu",
 ) -> tuple[FloatArray, FloatArray]:
     """W, b minimising the mean cross-entropy of x W + b plus penalty |W|^2 / 2, by L-BFGS."""
-    rows, target = torch.as_tensor(x), torch.as_tensor(code, dtype=torch.long)
-    weight = torch.zeros(x.shape[1], classes, dtype=rows.dtype, requires_grad=True)
-    bias = torch.zeros(classes, dtype=rows.dtype, requires_grad=True)
+    rows = torch.as_tensor(x, device=device)
+    target = torch.as_tensor(code, dtype=torch.long, device=device)
+    weight = rows.new_zeros(x.shape[1], classes, requires_grad=True)
+    bias = rows.new_zeros(classes, requires_grad=True)
     solver = torch.optim.LBFGS(
         [weight, bias], max_iter=iterations, line_search_fn="strong_wolfe", tolerance_grad=1e-6
     )
@@ -31,7 +37,7 @@ def softmax_regression(
         return loss
 
     solver.step(closure)
-    return weight.detach().numpy(), bias.detach().numpy()
+    return weight.detach().cpu().numpy(), bias.detach().cpu().numpy()
 
 
 class JointLogistic(PairRival):
@@ -40,11 +46,17 @@ class JointLogistic(PairRival):
     joint: ClassVar[bool] = True
 
     def __init__(
-        self, penalty: float = 1e-4, iterations: int = 100, scale: Scale = "standard", seed: int = 0
+        self,
+        penalty: float = 1e-4,
+        iterations: int = 100,
+        scale: Scale = "standard",
+        device: str = "cpu",
+        seed: int = 0,
     ) -> None:
         super().__init__(scale, seed)
         self.penalty = penalty
         self.iterations = iterations
+        self.device = device
         self.kept: list[tuple[FloatArray, Codes]] = []
         self._solution: tuple[FloatArray, FloatArray] | None = None
 
@@ -57,7 +69,7 @@ class JointLogistic(PairRival):
             rows = np.concatenate([part for part, _ in self.kept])
             code = np.concatenate([part for _, part in self.kept])
             self._solution = softmax_regression(
-                rows, code, len(self.pairs), self.penalty, self.iterations
+                rows, code, len(self.pairs), self.penalty, self.iterations, self.device
             )
         weight, bias = self._solution
         return x @ weight + bias
@@ -75,11 +87,17 @@ class FeTrIL(PairRival):
     """
 
     def __init__(
-        self, penalty: float = 1e-4, iterations: int = 50, scale: Scale = "standard", seed: int = 0
+        self,
+        penalty: float = 1e-4,
+        iterations: int = 50,
+        scale: Scale = "standard",
+        device: str = "cpu",
+        seed: int = 0,
     ) -> None:
         super().__init__(scale, seed)
         self.penalty = penalty
         self.iterations = iterations
+        self.device = device
         self.mean = np.zeros((0, 0))
         self.n = np.zeros(0)
         self._solution: tuple[FloatArray, FloatArray] | None = None
@@ -100,7 +118,12 @@ class FeTrIL(PairRival):
         self._update_means(x, code)
         rows = np.concatenate([x, *replayed]).astype(np.float32)
         self._solution = softmax_regression(
-            rows, np.concatenate([code, *codes]), len(self.pairs), self.penalty, self.iterations
+            rows,
+            np.concatenate([code, *codes]),
+            len(self.pairs),
+            self.penalty,
+            self.iterations,
+            self.device,
         )
 
     def _update_means(self, x: FloatArray, code: Codes) -> None:

@@ -51,8 +51,8 @@ def alignment(new: ConditionalGAN, old: ConditionalGAN, z: Tensor, code: Tensor)
 class MeRGAN(GenerativeReplay):
     """A solver trained on new rows and on rows that the previous generator makes of old classes.
 
-    The generator sees the new rows in the adversarial game and is held to its old self by
-    ``strength`` x the alignment on old classes.
+    The adversarial game is played over the new rows alone; ``strength`` x the alignment holds the
+    generator to its old self on old classes.
     """
 
     def __init__(self, strength: float = 1.0, most: int = 32, **others: Any) -> None:
@@ -67,7 +67,7 @@ class MeRGAN(GenerativeReplay):
             return self.generator.make(self._noise(rows, device), code), code
 
     def learn_generator(self, rows: Tensor, target: Tensor) -> None:
-        """Adversarial steps on new and replayed rows, with alignment to the old generator."""
+        """Adversarial steps on the new rows, with alignment to the old generator."""
         old, old_classes = None, len(self._solver.bias)
         if self.generator is None:
             size = (rows.shape[1], self.generator_hidden, self.latent, self.most)

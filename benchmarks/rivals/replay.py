@@ -15,7 +15,7 @@ from benchmarks.rivals.vae import VAE, fit
 class GenerativeReplay(FineTuning):
     """Loss r x new + (1 - r) x replayed, r = 1 / pieces; the old solver labels the replayed rows.
 
-    The generator is then trained on new and replayed rows in the same shares.
+    The generator is then trained on all new rows and (1 - r) / r times as many replayed ones.
     """
 
     def __init__(
@@ -50,7 +50,7 @@ class GenerativeReplay(FineTuning):
     def _train(self, net: GrowingMLP, rows: Tensor, target: Tensor) -> None:
         self._replayed = None
         if self.generator is not None:
-            self._replayed = self.replayed(self._solver, len(rows))
+            self._replayed = self.replayed(self._solver, (self.pieces - 1) * len(rows))
         super()._train(net, rows, target)
 
     def _penalty(self, net: GrowingMLP, rows: Tensor) -> Tensor | None:
@@ -62,13 +62,7 @@ class GenerativeReplay(FineTuning):
         return (1 - self.share) / self.share * self.task_loss(net(x[index]), target[index])
 
     def _after(self, net: GrowingMLP, rows: Tensor, target: Tensor) -> None:
-        if self._replayed is None:
-            self.learn_generator(rows, target)
-        else:
-            new = torch.randperm(len(rows))[: max(1, int(self.share * len(rows)))].to(rows.device)
-            old, old_target = (part[: len(rows) - len(new)] for part in self._replayed)
-            mixed = torch.cat([rows[new], old])
-            self.learn_generator(mixed, torch.cat([target[new], old_target]))
+        self.learn_generator(rows, target)
         self._replayed = None
         del self._solver
 
@@ -76,6 +70,8 @@ class GenerativeReplay(FineTuning):
         """Train the generator on new and replayed rows."""
         if self.generator is None:
             self.generator = VAE(rows.shape[1], self.generator_hidden, self.latent).to(rows.device)
+        if self._replayed is not None:
+            rows = torch.cat([rows, self._replayed[0]])
         fit(self.generator, rows, lambda model, x: -model.elbo(x), self.generator_epochs)
 
     @property

@@ -100,10 +100,10 @@ class OnePerClass(PairRival):
         with torch.random.fork_rng(devices=[]):
             for k in np.unique(code):
                 torch.manual_seed(self.seed + 1000 * int(k))
-                if k == len(self.models):
-                    self.models.append(self.make(x.shape[1]).to(self.device))
-                    self.count.append(0)
                 rows = self._rows(x[code == k])
+                if k == len(self.models):
+                    self.models.append(self.make(rows).to(self.device))
+                    self.count.append(0)
                 fit(self.models[k], rows, self.loss, self.epochs)
                 self.count[k] += len(rows)
 
@@ -121,8 +121,8 @@ class OnePerClass(PairRival):
         """log p(x) = logsumexp_k log p(x, k)."""
         return logsumexp(self._scores(self.scaler(x)) - np.log(sum(self.count)))
 
-    def make(self, dim: int) -> nn.Module:
-        """A fresh density model."""
+    def make(self, rows: Tensor) -> nn.Module:
+        """A fresh density model for rows like these."""
         raise NotImplementedError
 
     def loss(self, model: Any, rows: Tensor) -> Tensor:
@@ -150,9 +150,9 @@ class ClassVAEs(OnePerClass):
         super().__init__(**others)
         self.latent, self.samples = latent, samples
 
-    def make(self, dim: int) -> VAE:
+    def make(self, rows: Tensor) -> VAE:
         """A VAE."""
-        return VAE(dim, self.hidden, self.latent)
+        return VAE(rows.shape[1], self.hidden, self.latent)
 
     def loss(self, model: VAE, rows: Tensor) -> Tensor:
         """-ELBO."""

@@ -118,7 +118,7 @@ def test__tune__settings_changed_after_the_fit__equal_a_new_fit(method: str) -> 
 def test__order__command__repeats_the_run() -> None:
     order = runner.Order("mnist", "ewc", 3, Path("DIR"), device="cuda")
     asked = parser().parse_args(order.command.split()[3:])
-    assert orders(asked, [asked.name]) == [order]
+    assert orders(asked) == [order]
 
 
 def test__jobs__one_row_fails__the_others_are_written_and_only_it_is_missing(
@@ -163,6 +163,13 @@ def test__ours__same_stream__equals_the_estimator(recipe: str) -> None:
         np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
 
 
+@pytest.mark.parametrize("option", [["outliers"], ["mnist", "--jobs", "0"]])
+def test__command__unknown_name_or_no_jobs__exits_with_2(option: list[str]) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(option)
+    assert stop.value.code == 2
+
+
 def test__seeds_of__ranges_and_lists__are_read() -> None:
     assert seeds_of("0-2,5") == [0, 1, 2, 5]
 
@@ -183,7 +190,7 @@ def test__command__no_data_file__says_which_and_returns_2(
 
 def test__orders__methods_without_chance_on_fixed_data__run_once() -> None:
     asked = parser().parse_args(["cifar100", "--methods", "lda,ranpac", "--seeds", "0-2"])
-    found = [(order.method, order.seed) for order in orders(asked, ["cifar100"])]
+    found = [(order.method, order.seed) for order in orders(asked)]
     assert found == [("lda", 0), ("ranpac", 0), ("ranpac", 1), ("ranpac", 2)]
 
 
