@@ -18,6 +18,7 @@ from benchmarks.rivals.base import PairRival, Rival
 from benchmarks.stream import FloatArray, Step, Stream, validation_stream
 
 RESULTS = Path(__file__).resolve().parent / "results"
+POINTS = 60
 Record = dict[str, Any]
 
 
@@ -165,6 +166,7 @@ def measure(model: Rival, stream: Stream, device: str) -> tuple[dict[str, Any], 
     unknown, known = np.full((2, count, count), np.nan)
     spent, peak, asked = 0.0, 0.0, 0.0
     fresh = first_answerable(stream)
+    by_step: Record = {}
     for i, step in enumerate(stream.steps):
         with machine.Meter(device) as learning:
             model.partial_fit(step.x, step.y, step.task)
@@ -178,6 +180,9 @@ def measure(model: Rival, stream: Stream, device: str) -> tuple[dict[str, Any], 
         for j, found in answers.items():
             unknown[i, j] = metrics.accuracy(*found["label"])
             known[i, j] = metrics.accuracy(*found["known"])
+        seen = [found for j, found in answers.items() if j <= i]
+        for name, value in calibration(seen, several).items():
+            by_step.setdefault(name, []).append(value)
     last = list(answers.values())
     figures = final_figures(last, several)
     figures |= stream_figures(unknown, fresh, len(stream.labels), model.joint, "")
@@ -189,10 +194,42 @@ def measure(model: Rival, stream: Stream, device: str) -> tuple[dict[str, Any], 
         "peak_mib_learning": peak,
         "floats_stored": model.floats_stored,
     }
-    extra: Record = {"accuracy_matrix": plain(unknown)}
+    extra: Record = {"accuracy_matrix": plain(unknown), "by_step": by_step}
     if several:
         extra |= {"accuracy_matrix_task_known": plain(known), **task_heat(model, stream, last)}
+    if stream.name == "synthetic" and hasattr(model, "sample"):
+        extra["scatter"] = scatter(model, stream)
     return figures, extra
+
+
+def calibration(answers: list[dict[str, Any]], several: bool) -> dict[str, float]:
+    """ECE and NLL over all rows, of the label and of the label in its known task."""
+    kinds = {"label": "", "known": "_task_known"} if several else {"label": ""}
+    found = {}
+    for kind, suffix in kinds.items():
+        rows = stacked(answers, kind)
+        found |= {f"ece{suffix}": metrics.ece(*rows), f"nll{suffix}": metrics.nll(*rows)}
+    return found
+
+
+def scatter(model: Any, stream: Stream) -> list[Record]:
+    """By task, the first two dimensions and labels of test rows and of generated rows (Fig. 4)."""
+    found = []
+    for task in stream.tasks:
+        tests = [test for test in stream.tests if test.task == task]
+        x, y = (np.concatenate([getattr(test, part) for test in tests]) for part in ("x", "y"))
+        shown = np.random.default_rng(0).permutation(len(y))[:POINTS]
+        made, labels = model.sample(POINTS, task)
+        pairs = {"test": (x[shown], y[shown]), "generated": (made, labels)}
+        rows = {
+            name: [
+                [round(float(a), 3), round(float(b), 3), int(k)]
+                for (a, b), k in zip(points[:, :2], codes, strict=True)
+            ]
+            for name, (points, codes) in pairs.items()
+        }
+        found.append({"task": task, **rows})
+    return found
 
 
 def first_answerable(stream: Stream) -> list[bool]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import machine, runner
+from benchmarks import machine, metrics, runner
 from benchmarks.__main__ import main, orders, parser, seeds_of
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.methods import METHODS
@@ -71,6 +72,26 @@ def test__measure__matrix__last_row_is_the_answer_at_the_end() -> None:
     right = [again.predict(test.x) == test.y for test in stream.tests]
     assert matrix[-1] == [float(part.mean()) for part in right]
     assert figures["accuracy"] == float(np.concatenate(right).mean())
+    assert [len(line) for line in extra["by_step"].values()] == [len(stream.steps)] * 2
+    assert [extra["by_step"][name][-1] for name in ("ece", "nll")] == [
+        figures["ece"],
+        figures["nll"],
+    ]
+    first = runner.learn(StreamingLDA(), replace(stream, steps=stream.steps[:1]))
+    answers = [runner.answer(first, stream.tests[0])]
+    assert extra["by_step"]["nll"][0] == metrics.nll(*runner.stacked(answers, "label"))
+
+
+def test__scatter__generated_rows__lie_among_the_test_rows_of_their_class() -> None:
+    stream = EXPERIMENTS["synthetic"](None, 0, True)
+    model = runner.learn(Ours("default", seed=0), stream)
+    for group in runner.scatter(model, stream):
+        for code in {row[2] for row in group["test"]}:
+            test, made = (
+                np.array([row[:2] for row in group[kind] if row[2] == code])
+                for kind in ("test", "generated")
+            )
+            assert np.abs(made.mean(axis=0) - test.mean(axis=0)).max() < 1
 
 
 def test__by_response__groups__average_to_the_heat_map() -> None:
