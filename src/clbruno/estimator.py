@@ -27,6 +27,7 @@ from clbruno.data.table import (
 from clbruno.errors import InputError, SmallClassWarning
 from clbruno.history import joined
 from clbruno.learn.engine import Lesson, forget, learn, warn_of_small
+from clbruno.learn.merging import Merged, Sites, merge
 from clbruno.learn.progress import Progress
 from clbruno.registry import DEFAULT_TASK
 
@@ -228,6 +229,42 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         x = self.model_.sample(cells, generator)
         labels = np.array(self.model_.registry.label_of_cell)[cells.numpy()]
         return x.numpy(), _column(self.classes_, labels)
+
+    def merge(
+        self,
+        other: "CLBrunoClassifier",
+        base: "CLBrunoClassifier | None" = None,
+        names: tuple[str, str] = ("this model", "the other"),
+    ) -> Merged:
+        """Take in what another model has learned, from its statistics alone.
+
+        Exact where both descend from one model (copies of its file) and the flow was not trained
+        since, as with the default recipe: the result is that of one model which learned all
+        batches. Otherwise the other model's generated rows are learned.
+
+        Args:
+            other: the other model; it is only read.
+            base: the model that both descend from; needed for classes that it knew already and of
+                which both have learned more.
+            names: of this and the other model, for the update log.
+
+        Returns:
+            whether it was exact, what was done, and the accuracies before and after.
+        """
+        a, b = self._fitted(), other._fitted()
+        columns = match_features(
+            Table(np.arange(other.n_features_in_)[None], other._names()),
+            self._names(),
+            self.n_features_in_,
+            type(self).__name__,
+        )
+        _same_kind(b.registry.labels[0], a.registry.labels[0], "labels")
+        _same_kind(b.registry.tasks[0], a.registry.tasks[0], "tasks")
+        root = None if base is None else base._fitted()
+        sites = Sites(a, b, root, names, columns[0].tolist())
+        merged = merge(sites, self._device())
+        self.model_ = merged.model
+        return merged
 
     def forget(self, task: Any = None, label: Any = None) -> Self:
         """Drop what is kept of a task, of a label, or of a label in one task.

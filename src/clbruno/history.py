@@ -32,6 +32,7 @@ class UpdateRecord:
         before: held-back figures of the old model, by name.
         after: held-back figures of the new model, by name.
         small: the (task, label) cells under `min_class_size` after this update.
+        source: where the update comes from if it was learned elsewhere, or what was merged.
     """
 
     number: int
@@ -46,6 +47,11 @@ class UpdateRecord:
     before: Mapping[str, float]
     after: Mapping[str, float]
     small: tuple[tuple[Hashable, Hashable], ...]
+    source: str = ""
+
+    def noting(self, before: Mapping[str, float], after: Mapping[str, float]) -> "UpdateRecord":
+        """The record with more figures."""
+        return replace(self, before={**self.before, **before}, after={**self.after, **after})
 
 
 def now() -> str:

@@ -19,7 +19,7 @@ import pytest
 
 from clbruno import CLBrunoClassifier, load, save
 
-COMMANDS = ("learn", "predict", "sample", "inspect", "log", "verify", "forget", "demo")
+COMMANDS = ("learn", "predict", "sample", "inspect", "log", "verify", "forget", "merge", "demo")
 ANSWERS = ["label", "probability", "task", "task_probability", "typicality"]
 FEATURES = ("g0", "g1", "g2", "g3")
 
@@ -74,6 +74,63 @@ def test__learn__folder_of_parquet__is_streamed_and_predicted(
     assert len(clbruno("log", model, "--json").json()) == 2
     ended = clbruno("predict", model, "oslo", "--ignore", "diagnosis", cwd=tmp_path)
     assert len(rows_of(ended.out)) == 140
+
+
+def test__merge__two_copies_of_a_file__is_exact_and_logged(
+    clbruno: Any, world: Any, tmp_path: Path
+) -> None:
+    start, (boston, oslo) = world.model, (tmp_path / "boston.clb", tmp_path / "oslo.clb")
+    for path in (boston, oslo):
+        path.write_bytes(start.read_bytes())
+    learn = ("--label", "diagnosis", "--task")
+    assert clbruno("learn", boston, world.boston, *learn, "Boston").code == 0
+    assert clbruno("learn", oslo, world.oslo, *learn, "Oslo").code == 0
+    both = tmp_path / "both.clb"
+
+    exam = ("--validation", world.oslo, "--label", "diagnosis", "--json")
+    ended = clbruno("merge", boston, oslo, "-o", both, *exam)
+
+    assert ended.code == 0, ended.err
+    assert ended.json()["exact"] is True
+    (found,) = ended.json()["validation"]
+    assert found["merged"] >= 0.95 > found["first"]
+    log = clbruno("log", both, "--json").json()
+    assert len(log) == 4
+    assert log[1]["source"].startswith("boston.clb (SHA-256 ")
+    assert log[2]["source"].startswith("oslo.clb (SHA-256 ")
+    assert "merged boston.clb" in log[3]["source"]
+    assert "oslo.clb (SHA-256" in clbruno("log", both).out
+    assert clbruno("verify", both).code == 0
+    classes = clbruno("inspect", both, "--json").json()["classes"]
+    assert {(c["task"], c["label"]): c["samples"] for c in classes} == {
+        ("Boston", "LUAD"): 80,
+        ("Boston", "LUSC"): 80,
+        ("Oslo", "LUAD"): 30,
+        ("Oslo", "BRCA"): 30,
+    }
+
+
+def test__merge__both_learned_more_of_an_old_class__asks_for_the_base(
+    clbruno: Any, world: Any, tmp_path: Path
+) -> None:
+    start, one, other = world.model, tmp_path / "1.clb", tmp_path / "2.clb"
+    for path in (one, other):
+        path.write_bytes(start.read_bytes())
+        learn = ("learn", path, world.boston, "--label", "diagnosis", "--task", "Boston")
+        assert clbruno(*learn).code == 0
+
+    refused = clbruno("merge", one, other, "-o", tmp_path / "both.clb")
+    ended = clbruno("merge", one, other, "-o", tmp_path / "both.clb", "--base", start)
+
+    assert refused.code == 2
+    assert "--base" in refused.err
+    assert ended.code == 0, ended.err
+    assert "(exact)" in ended.out
+    assert "Accuracy on replay" in ended.out
+    bad = clbruno("merge", one, other, "-o", tmp_path / "x.clb", "--validation", world.oslo)
+    assert bad.code == 2
+    assert "--label" in bad.err
+    assert sorted(p.name for p in tmp_path.iterdir()) == ["1.clb", "2.clb", "both.clb"]
 
 
 def test__learn__buffer__streams_any_table_and_counts_small_classes_over_all_of_it(

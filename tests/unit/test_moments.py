@@ -136,3 +136,18 @@ def test__merged__several_sets_of_cells__are_added_cell_by_cell() -> None:
     assert_same(total[2], second[2])
     assert first[4].count == 2, "what came in is not changed"
     assert merged() == {}
+
+
+@pytest.mark.parametrize("full", [True, False])
+def test__without__a_part__undoes_the_merge(full: bool) -> None:
+    z = torch.randn(50, 3, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 9
+    rest, part = Moments.of(z[:30], full=full), Moments.of(z[30:] * 2, full=full)
+
+    found = rest.merge(part).without(part)
+
+    assert found.count == 30
+    torch.testing.assert_close(found.mean, rest.mean, rtol=1e-13, atol=0)
+    torch.testing.assert_close(found.scatter, rest.scatter, rtol=1e-11, atol=1e-11)
+    assert rest.without(Moments.empty(3, full=full)) is rest
+    with pytest.raises(InputError, match="a part has 30 samples"):
+        rest.without(rest)

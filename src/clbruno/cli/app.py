@@ -182,6 +182,40 @@ def forget(**options: Any) -> None:
     forgetting.forget(**options)
 
 
+@_command("clbruno merge boston.clb oslo.clb --base start.clb -o both.clb")
+@click.argument("first", type=PATH)
+@click.argument("second", type=PATH)
+@click.option("-o", "--output", type=PATH, required=True, help="The model file to write.")
+@click.option(
+    "--base",
+    type=PATH,
+    metavar="FILE",
+    help="The model that both descend from; needed for classes that it knew and both learned.",
+)
+@click.option(
+    "--validation",
+    multiple=True,
+    type=PATH,
+    metavar="FILE",
+    help="Report the accuracy of both models and the merged one on it; may be given often.",
+)
+@click.option("--label", metavar="COLUMN", help="The column with the labels, for --validation.")
+@click.option("--task", metavar="NAME", help="The task of all rows, for --validation.")
+@click.option("--task-column", metavar="COLUMN", help="The column with the task of each row.")
+@IGNORE
+@JSON
+def merge(**options: Any) -> None:
+    """Make one model of FIRST and SECOND, which learned at different sites.
+
+    Exact where both are copies of one file that went on learning with the default recipe: the
+    statistics are added up. Otherwise FIRST learns rows that SECOND generates, and the accuracy
+    that this costs is reported.
+    """
+    from clbruno.cli import merging
+
+    merging.merge(**options)
+
+
 @_command("clbruno demo")
 def demo() -> None:
     """Learn handwritten digits in five pieces, and show what is remembered."""

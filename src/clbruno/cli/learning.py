@@ -193,10 +193,8 @@ def _figure(
 def _note(learner: CLBrunoClassifier, figures: list[Figure]) -> None:
     """Add the validation figures to the update's entry in the log."""
     model = learner.model_
-    record = model.log[-1]
     before = {_entry(f): f.before for f in figures if f.before is not None}
-    after = {_entry(f): f.after for f in figures}
-    record = replace(record, before={**record.before, **before}, after={**record.after, **after})
+    record = model.log[-1].noting(before, {_entry(f): f.after for f in figures})
     learner.model_ = replace(model, log=(*model.log[:-1], record))
 
 

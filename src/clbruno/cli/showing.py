@@ -118,10 +118,12 @@ def _change(record: UpdateRecord, figure: str) -> str:
 
 
 def _details(record: UpdateRecord) -> Iterator[str]:
+    if record.source:
+        yield record.source
     if record.small:
         yield "few samples of " + ", ".join(f"{label} in {task}" for task, label in record.small)
     for name in record.after:
-        if name.startswith("validation"):
+        if name.startswith(("validation", "accuracy on replay")):
             yield f"{name}: {_change(record, name)}"
     versions = ", ".join(f"{name} {version}" for name, version in record.versions.items())
     yield f"data {record.fingerprint[:16]}, {versions}"

@@ -74,6 +74,23 @@ class Moments:
             self.scatter + other.scatter + (self.count * other.count / count) * cross,
         )
 
+    def without(self, other: "Moments") -> "Moments":
+        """The statistics of the rest, where `other` is a part of this sequence: `merge` undone.
+
+        n = n_ab - n_b,  mean = (n_ab mean_ab - n_b mean_b) / n,  gap = mean_b - mean
+        scatter = scatter_ab - scatter_b - (n n_b / n_ab) gap gap'
+        """
+        if other.count == 0:
+            return self
+        count = self.count - other.count
+        if not count > 0:
+            raise InputError(f"a part has {other.count:g} samples, and the whole {self.count:g}")
+        mean = (self.count * self.mean - other.count * other.mean) / count
+        gap = other.mean - mean
+        cross = torch.outer(gap, gap) if self.full else gap.square()
+        rest = self.scatter - other.scatter - (count * other.count / self.count) * cross
+        return Moments(count, mean, rest)
+
     @classmethod
     def stream(cls, chunks: Iterable[Tensor], dim: int, *, full: bool) -> "Moments":
         """The statistics of a stream of chunks, in float64, one chunk in memory at a time."""

@@ -172,6 +172,8 @@ def _decode_embedding(
 
 def _encode_record(record: UpdateRecord) -> dict[str, Any]:
     values = {part.name: getattr(record, part.name) for part in dataclasses.fields(record)}
+    if not record.source:
+        del values["source"]
     return {name: _plain(value) for name, value in values.items()}
 
 
@@ -189,6 +191,7 @@ def _decode_record(fields: Fields) -> UpdateRecord:
         before=fields.reals("before"),
         after=fields.reals("after"),
         small=tuple(_pair(row) for row in fields.items("small")),
+        source=fields.text("source") if "source" in fields.values else "",
     )
     fields.end()
     return record
