@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import itertools
+import math
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -12,6 +14,8 @@ from benchmarks.experiments import EXPERIMENTS
 from benchmarks.methods import METHODS
 
 NAMES = (*EXPERIMENTS, *outliers.FOUND_IN)
+FIXED = ("cifar100", "mnist")
+"""Experiments whose data are the same for every seed."""
 
 
 def seeds_of(text: str) -> list[int]:
@@ -62,6 +66,7 @@ def parser() -> argparse.ArgumentParser:
     made.add_argument("--methods", type=methods_of, default=list(METHODS), help="such as lda,ewc")
     made.add_argument("--results", type=Path, help="where JSON goes instead of benchmarks/results")
     made.add_argument("--jobs", type=positive, default=1, help="runs at a time")
+    made.add_argument("--seconds", type=positive, help="begin and run nothing after so long")
     made.add_argument("--missing", action="store_true", help="only what has no JSON yet")
     made.add_argument("--quick", action="store_true", help="a small form of everything, one seed")
     return made
@@ -79,26 +84,28 @@ def main(arguments: Sequence[str] | None = None) -> int:
     found = orders(asked)
     if asked.missing and folder is not None:
         found = bulk.missing(found, folder)
-    return bulk.run_and_tell(found, asked.jobs, folder)
+    return bulk.run_and_tell(found, asked.jobs, folder, asked.seconds or math.inf)
 
 
 def orders(asked: argparse.Namespace) -> list[runner.Order]:
-    """Every run asked for; methods and data without randomness run for the first seed only."""
+    """Every run asked for; methods and data without randomness run for the first seed only.
+
+    First comes the first seed of everything, then the seeds that draw new splits of the data,
+    then those that only train anew; among these the methods and experiments as they were named.
+    """
     found = []
-    for name in asked.name:
-        for method in asked.methods:
-            spec = METHODS[method]
-            data = outliers.FOUND_IN.get(name, name)
-            if data not in spec.where or (data != name and not spec.density):
-                continue
-            fixed = data in {"mnist", "cifar100"} and not spec.seeded
-            seeds = asked.seeds[:1] if fixed or asked.quick else asked.seeds
-            device = asked.device if spec.device else "cpu"
-            found += [
-                runner.Order(name, method, s, asked.data, asked.quick, device, asked.jobs)
-                for s in seeds
-            ]
-    return found
+    for place, (method, name) in enumerate(itertools.product(asked.methods, asked.name)):
+        spec = METHODS[method]
+        data = outliers.FOUND_IN.get(name, name)
+        if data not in spec.where or (data != name and not spec.density):
+            continue
+        fixed = data in FIXED
+        seeds = asked.seeds[:1] if asked.quick or (fixed and not spec.seeded) else asked.seeds
+        device = asked.device if spec.device else "cpu"
+        for number, seed in enumerate(seeds):
+            order = runner.Order(name, method, seed, asked.data, asked.quick, device, asked.jobs)
+            found.append(((fixed and number > 0, number, place), order))
+    return [order for _, order in sorted(found, key=lambda pair: pair[0])]
 
 
 if __name__ == "__main__":

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from benchmarks import metrics
-from benchmarks.rivals.base import Rival
 from benchmarks.stream import Array, FloatArray, Step, Stream, validation_stream
 
 ALPHA = 0.05
@@ -38,11 +37,6 @@ def _without(stream: Stream, what: str, name: Any) -> tuple[Stream, FloatArray]:
     return replace(stream, steps=tuple(left), tests=tuple(tests), notes={}), strange
 
 
-def level(model: Rival, stream: Stream) -> float:
-    """The alpha quantile of log p(x) over rows of the validation stream that were not learned."""
-    return float(np.quantile(_scores(model, stream.tests), ALPHA))
-
-
 def alarms(model: Any, x: FloatArray, threshold: float | None) -> FloatArray:
     """Outside the level set: typicality under alpha, or log p(x) under the threshold."""
     if threshold is None:
@@ -50,20 +44,44 @@ def alarms(model: Any, x: FloatArray, threshold: float | None) -> FloatArray:
     return np.asarray(model.score_samples(x)) < threshold
 
 
-def one(make: Any, stream: Stream, strange: FloatArray, seed: int) -> dict[str, float]:
-    """AUROC of log p(x), and alarm rates at alpha among known and unknown test rows.
+@dataclass(frozen=True)
+class Learned:
+    """A model, and for one that states no typicality another to take its threshold from.
 
-    A model that states typicality itself is asked for it. For the others the threshold comes
-    from a model fitted without a tenth of the training rows, at the quantile of those rows.
+    ``lean`` is fitted without a tenth of the training rows; ``held`` are those rows.
     """
-    model, threshold = make(), None
-    for step in stream.steps:
-        model.partial_fit(step.x, step.y, step.task)
-    if not hasattr(model, "typicality"):
-        held, lean = validation_stream(stream, seed), make()
-        for step in held.steps:
-            lean.partial_fit(step.x, step.y, step.task)
-        threshold = level(lean, held)
+
+    model: Any
+    lean: Any
+    held: tuple[Step, ...]
+
+    @classmethod
+    def of(cls, make: Any, stream: Stream, seed: int) -> Learned:
+        """Learn the stream; and once more without the rows held back, where that is needed."""
+        model, lean, held = make(), None, validation_stream(stream, seed)
+        for step in stream.steps:
+            model.partial_fit(step.x, step.y, step.task)
+        if not hasattr(model, "typicality"):
+            lean = make()
+            for step in held.steps:
+                lean.partial_fit(step.x, step.y, step.task)
+        return cls(model, lean, held.tests)
+
+    def without(self, label: Any) -> Learned:
+        """As if the label had never come; for models that keep each class by itself."""
+        rows = [test.rows(np.flatnonzero(test.y != label)) for test in self.held]
+        return Learned(self.model.without(label), self.lean.without(label), tuple(rows))
+
+    def threshold(self) -> float | None:
+        """The alpha quantile of log p(x) over the rows held back; None with typicality."""
+        if self.lean is None:
+            return None
+        return float(np.quantile(_scores(self.lean, self.held), ALPHA))
+
+
+def one(learned: Learned, stream: Stream, strange: FloatArray) -> dict[str, float]:
+    """AUROC of log p(x), and alarm rates at alpha among known and unknown test rows."""
+    model, threshold = learned.model, learned.threshold()
     known = np.concatenate([test.x for test in stream.tests])
     return {
         "auroc": metrics.auroc(model.score_samples(known), model.score_samples(strange)),
@@ -74,11 +92,15 @@ def one(make: Any, stream: Stream, strange: FloatArray, seed: int) -> dict[str, 
 
 def measure(make: Any, stream: Stream, seed: int, quick: bool) -> tuple[dict[str, Any], Any]:
     """Figures averaged over everything held out in turn, and each of them."""
-    cases = [case for case in held_out(stream) if len(case[2])]
-    each = {
-        name: one(make, rest, strange, seed)
-        for name, rest, strange in cases[: 2 if quick else None]
-    }
+    cases = [case for case in held_out(stream) if len(case[2])][: 2 if quick else None]
+    whole = Learned.of(make, stream, seed) if hasattr(make(), "without") else None
+    each = {}
+    for name, rest, strange in cases:
+        if whole is None:
+            learned = Learned.of(make, rest, seed)
+        else:
+            learned = whole.without(next(k for k in stream.labels.tolist() if str(k) == name))
+        each[name] = one(learned, rest, strange)
     names = ("auroc", "false_alarms", "outliers_found")
     figures = {name: float(np.mean([found[name] for found in each.values()])) for name in names}
     return figures, each

@@ -309,8 +309,10 @@ def file_name(experiment: str, method: str, seed: int) -> str:
 
 
 def save(record: Record, folder: Path = RESULTS) -> Path:
-    """Write the record as ``experiment/method-seedN.json``."""
+    """Write the record as ``experiment/method-seedN.json``, whole or not at all."""
     path = folder / file_name(record["experiment"], record["method"], record["seed"])
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    part = path.with_suffix(".part")
+    part.write_text(json.dumps(record, indent=1, allow_nan=False) + "\n", encoding="utf-8")
+    part.replace(path)
     return path

@@ -118,13 +118,16 @@ class NPCL(FineTuning):
     def _keep(self, rows: Tensor, target: Tensor) -> None:
         """Reservoir sampling: row number n replaces a kept one with probability M / n."""
         rng = np.random.default_rng(self.seed + 1000 * self.seen)
-        for row, code in zip(rows, target, strict=True):
+        held = list(range(len(self.kept_x)))
+        for number in range(len(held), len(held) + len(rows)):
             self.seen += 1
-            if len(self.kept_x) < self.memory:
-                self.kept_x = torch.cat([self.kept_x, row[None]])
-                self.kept_y = torch.cat([self.kept_y, code[None]])
+            if len(held) < self.memory:
+                held.append(number)
             elif (place := int(rng.integers(self.seen))) < self.memory:
-                self.kept_x[place], self.kept_y[place] = row, code
+                held[place] = number
+        chosen = torch.tensor(held).to(rows.device)
+        self.kept_x = torch.cat([self.kept_x, rows])[chosen]
+        self.kept_y = torch.cat([self.kept_y, target])[chosen]
 
     def _scores(self, x: FloatArray) -> FloatArray:
         assert self.process is not None

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -120,6 +121,17 @@ class OnePerClass(PairRival):
     def score_samples(self, x: FloatArray) -> FloatArray:
         """log p(x) = logsumexp_k log p(x, k)."""
         return logsumexp(self._scores(self.scaler(x)) - np.log(sum(self.count)))
+
+    def without(self, label: object) -> Self:
+        """The same without the models of a label, as if it had never come."""
+        kept = [k for k, (_, name) in enumerate(self.pairs) if name != label]
+        less = copy.copy(self)
+        less.pairs, less.models, less.count = (
+            [part[k] for k in kept] for part in (self.pairs, self.models, self.count)
+        )
+        less.tasks_ = list(dict.fromkeys(task for task, _ in less.pairs))
+        less.classes_ = np.unique([name for _, name in less.pairs])
+        return less
 
     def make(self, rows: Tensor) -> nn.Module:
         """A fresh density model for rows like these."""

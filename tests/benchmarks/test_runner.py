@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import multiprocessing
+import os
+import signal
 from pathlib import Path
 
 import numpy as np
 import pytest
 
-from benchmarks import machine, metrics, runner
+from benchmarks import bulk, machine, metrics, runner
 from benchmarks.__main__ import main, orders, parser, seeds_of
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.methods import METHODS
@@ -153,13 +156,38 @@ def test__jobs__one_row_fails__the_others_are_written_and_only_it_is_missing(
     out, err = capfd.readouterr()
     assert "error: ici lda seed 0: IsADirectoryError" in err
     assert (tmp_path / "ici" / "ncm-seed0.json").is_file()
-    assert [line.split()[2:4] for line in out.splitlines()[-2:]] == [["0", "1"], ["1", "0"]]
+    counts = [line.split()[2:5] for line in out.splitlines()[-2:]]
+    assert counts == [["0", "1", "0"], ["1", "0", "0"]]
+    written = (tmp_path / "errors.txt").read_text()
+    assert "lda seed 0: IsADirectoryError" in written
+    assert "Traceback" in written
     blocked.rmdir()
     assert main(asked) == 0
     out = capfd.readouterr().out
     assert "lda seed 0: error_task_known" in out
     assert "ncm" not in out
     assert "2 runs at a time" in (tmp_path / "ici" / "ncm-seed0.json").read_text()
+
+
+def test__seconds__over__ends_what_runs_and_says_what_is_left(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    asked = ["mnist", "--methods", "ncm,boo-vae", "--seeds", "0", "--results", str(tmp_path)]
+    assert main([*asked, "--seconds", "1"]) == 0
+    assert "mnist boo-vae seed 0: no time left" in capfd.readouterr().out
+    assert not (tmp_path / "mnist" / "boo-vae-seed0.json").exists()
+
+
+def test__worker__killed__the_other_runs_go_on(tmp_path: Path) -> None:
+    found = [runner.Order("ici", method, 0, None, True) for method in ("ncm", "lda", "fecam")]
+    outcomes = []
+    for outcome in bulk.run_all(found, 2, tmp_path):
+        outcomes.append(outcome)
+        for process in multiprocessing.active_children()[:1] if len(outcomes) == 1 else []:
+            os.kill(process.pid or 0, signal.SIGKILL)
+    assert len(outcomes) == 3
+    assert sum("killed" in outcome.error for outcome in outcomes) <= 1
+    assert sum(outcome.figure is not None for outcome in outcomes) >= 2
 
 
 @pytest.mark.filterwarnings("ignore::clbruno.errors.SmallClassWarning")
@@ -213,6 +241,15 @@ def test__orders__methods_without_chance_on_fixed_data__run_once() -> None:
     asked = parser().parse_args(["cifar100", "--methods", "lda,ranpac", "--seeds", "0-2"])
     found = [(order.method, order.seed) for order in orders(asked)]
     assert found == [("lda", 0), ("ranpac", 0), ("ranpac", 1), ("ranpac", 2)]
+
+
+def test__orders__several_seeds__new_splits_come_before_new_starts() -> None:
+    asked = parser().parse_args(["mnist,ici", "--methods", "ewc,si", "--seeds", "0-1"])
+    found = [(order.experiment, order.method, order.seed) for order in orders(asked)]
+    first = [("mnist", "ewc", 0), ("ici", "ewc", 0), ("mnist", "si", 0), ("ici", "si", 0)]
+    assert found[:4] == first
+    assert found[4:6] == [("ici", "ewc", 1), ("ici", "si", 1)]
+    assert found[6:] == [("mnist", "ewc", 1), ("mnist", "si", 1)]
 
 
 def test__meter__allocation__is_seen_where_the_system_tells() -> None:
