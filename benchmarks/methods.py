@@ -58,7 +58,7 @@ class Method:
 
 PIXELS = {"mnist": {"scale": ["none"]}}
 TRAINED: dict[str, Any] = {
-    "only": PIXELS,
+    "only": {**PIXELS, "ici": {"epochs": [10, 50]}},
     "quick": {"hidden": 32, "epochs": 3},
     "device": True,
     "seeded": True,
@@ -70,6 +70,7 @@ RATES: dict[str, Sequence[Any]] = {
     "epochs": [10],
     "hidden": [800],
 }
+PIECES = {**RATES, "over": ["piece", "all"]}
 
 METHODS: dict[str, Method] = {
     "clbruno": Method(
@@ -155,22 +156,22 @@ METHODS: dict[str, Method] = {
         device=True,
         note="softmax regression in place of a linear SVM",
     ),
-    "finetune": Method("fine-tuning", FineTuning, RATES, **TRAINED),
+    "finetune": Method("fine-tuning", FineTuning, PIECES, **TRAINED),
     "ewc": Method(
         "EWC",
         EWC,
-        {**RATES, "strength": [1e1, 1e2, 1e3, 1e4, 1e5]},
+        {**PIECES, "strength": [1e1, 1e2, 1e3, 1e4, 1e5]},
         **TRAINED,
         note="Fisher diagonal from 200 rows of each batch, exact over the labels",
     ),
     "lwf": Method(
         "LwF",
         LwF,
-        {**RATES, "strength": [0.3, 1.0, 3.0, 10.0]},
+        {**PIECES, "strength": [0.3, 1.0, 3.0, 10.0]},
         **TRAINED,
         note="the new head is not warmed up alone first",
     ),
-    "si": Method("SI", SI, {**RATES, "strength": [0.1, 1.0, 10.0, 100.0]}, **TRAINED),
+    "si": Method("SI", SI, {**PIECES, "strength": [0.1, 1.0, 10.0, 100.0]}, **TRAINED),
     "class-vae": Method(
         "one VAE per class",
         ClassVAEs,
@@ -202,8 +203,16 @@ METHODS: dict[str, Method] = {
     "mergan": Method(
         "MeRGAN, replay alignment",
         MeRGAN,
-        {"scale": ["none"], "lr": [1e-3], "epochs": [10], "hidden": [800], "strength": [0.1, 1.0]},
-        where=("mnist",),
+        {
+            "scale": ["none"],
+            "lr": [1e-3],
+            "epochs": [10],
+            "hidden": [800],
+            "generator_epochs": [50],
+            "strength": [0.1, 1.0],
+        },
+        only={"pancan": {"scale": ["standard"]}},
+        where=("mnist", "pancan"),
         quick={"hidden": 16, "epochs": 2, "generator_hidden": 16, "generator_epochs": 2},
         device=True,
         seeded=True,
@@ -213,7 +222,7 @@ METHODS: dict[str, Method] = {
     "boo-vae": Method(
         "Boo-VAE",
         BooVAE,
-        {"scale": ["none"], "lr": [1e-3], "epochs": [10], "hidden": [800], "strength": [0.1, 1.0]},
+        {"scale": ["none"], "lr": [1e-3], "epochs": [10], "hidden": [800], "strength": [1.0, 10.0]},
         where=("mnist",),
         quick={
             "hidden": 16,
@@ -256,5 +265,10 @@ METHODS: dict[str, Method] = {
         quick={"iterations": 10},
         device=True,
     ),
-    "joint-mlp": Method("joint MLP (ceiling)", JointMLP, RATES, **TRAINED),
+    "joint-mlp": Method(
+        "joint MLP (ceiling)",
+        JointMLP,
+        {**RATES, "epochs": [10, 30]},
+        **{**TRAINED, "only": {**PIXELS, "ici": {"epochs": [10, 50]}}},
+    ),
 }

@@ -65,8 +65,7 @@ class EWC(FineTuning):
 
     def _after(self, net: GrowingMLP, rows: Tensor, target: Tensor) -> None:
         chosen = torch.randperm(len(rows))[: self.fisher_rows].to(rows.device)
-        task = self.pairs[int(target[0])][0]
-        columns = [k for k, (name, _) in enumerate(self.pairs) if name == task]
+        columns = target.unique().tolist() if self.over == "piece" else [*range(len(self.pairs))]
         new = fisher_diagonal(net, rows[chosen], columns)
         theta = [parameter.detach() for parameter in net.parameters()]
         pull = [f * value for f, value in zip(new, theta, strict=True)]

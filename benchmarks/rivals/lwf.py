@@ -36,11 +36,16 @@ class LwF(FineTuning):
         if self.teacher is None:
             return None
         old, new = self.teacher(rows), net(rows)
-        terms = [
-            distillation(new[:, columns], old[:, columns], self.heat)
-            for columns in self.groups(old.shape[1])
-        ]
+        terms = [distillation(new[:, k], old[:, k], self.heat) for k in self.heads(old.shape[1])]
         return self.strength * torch.stack(terms).sum()
+
+    def heads(self, pairs: int) -> list[slice | list[int]]:
+        """Old columns that one softmax goes over: all of them, or those of each task."""
+        if self.over == "all" or len(self.tasks_) == 1:
+            return [slice(pairs)]
+        first = list(enumerate(self.pairs[:pairs]))
+        lists = [[k for k, (name, _) in first if name == task] for task in self.tasks_]
+        return [columns for columns in lists if columns]
 
     def _after(self, net: GrowingMLP, rows: Tensor, target: Tensor) -> None:
         self.teacher = None

@@ -14,14 +14,14 @@ from benchmarks.rivals.replay import GenerativeReplay
 
 
 class ConditionalGAN(nn.Module):
-    """G(z, c) with pixels in [0, 1], and a critic that tells real from made and names the class."""
+    """G(z, c), in [0, 1] for pixels, and a critic that tells real from made and names the class."""
 
-    def __init__(self, dim: int, hidden: int, latent: int, most: int) -> None:
+    def __init__(self, dim: int, hidden: int, latent: int, most: int, pixels: bool = True) -> None:
         super().__init__()
         self.latent, self.most = latent, most
         self.generator = nn.Sequential(
             nn.Linear(latent + most, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(),
-            nn.Linear(hidden, dim), nn.Sigmoid(),
+            nn.Linear(hidden, dim), nn.Sigmoid() if pixels else nn.Identity(),
         )  # fmt: skip
         self.critic = nn.Sequential(nn.Linear(dim, hidden), nn.LeakyReLU(0.2))
         self.verdict = nn.Linear(hidden, 1)
@@ -71,7 +71,8 @@ class MeRGAN(GenerativeReplay):
         old, old_classes = None, len(self._solver.bias)
         if self.generator is None:
             size = (rows.shape[1], self.generator_hidden, self.latent, self.most)
-            self.generator = ConditionalGAN(*size).to(rows.device)
+            pixels = self.scaler.kind == "none"
+            self.generator = ConditionalGAN(*size, pixels=pixels).to(rows.device)
         else:
             old = copy.deepcopy(self.generator).requires_grad_(False)
         gan = self.generator

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import torch
@@ -40,9 +40,11 @@ class GrowingMLP(nn.Module):
 
 
 class FineTuning(PairRival):
-    """Cross-entropy over the pairs of the row's own task, Adam, one piece after the other.
+    """Cross-entropy, Adam, one piece after the other.
 
-    The hooks do nothing here; each rival fills in those that its equations need.
+    The softmax goes over ``all`` pairs seen so far or over those of the ``piece`` alone, which
+    pushes no old output down. The hooks do nothing here; each rival fills in those that its
+    equations need.
     """
 
     def __init__(
@@ -52,14 +54,16 @@ class FineTuning(PairRival):
         lr: float = 1e-3,
         batch: int = 128,
         device: str = "cpu",
+        over: Literal["all", "piece"] = "all",
         scale: Scale = "standard",
         seed: int = 0,
     ) -> None:
         super().__init__(scale, seed)
+        self.over = over
         self.hidden, self.epochs, self.lr, self.batch = hidden, epochs, lr, batch
         self.device = torch.device(device)
         self.net: GrowingMLP | None = None
-        self._other = torch.zeros(0, 0, dtype=torch.bool)
+        self._outside: Tensor | None = None
 
     def _learn(self, x: FloatArray, code: Codes) -> None:
         rows = torch.as_tensor(x, dtype=torch.float32, device=self.device)
@@ -70,6 +74,7 @@ class FineTuning(PairRival):
                 self.net = GrowingMLP(x.shape[1], self.hidden).to(self.device)
             self._before(self.net)
             self.net.grow(len(self.pairs))
+            self._restrict(target.unique())
             self._train(self.net, rows, target)
             self._after(self.net, rows, target)
 
@@ -90,23 +95,15 @@ class FineTuning(PairRival):
         loss.backward()
 
     def task_loss(self, logits: Tensor, target: Tensor) -> Tensor:
-        """-log softmax over the columns of each row's task."""
-        if len(self.tasks_) > 1:
-            logits = logits.masked_fill(self._elsewhere(logits.device)[target], -torch.inf)
+        """-log softmax over all columns, or over those of the piece."""
+        if self._outside is not None:
+            logits = logits.masked_fill(self._outside, -torch.inf)
         return cross_entropy(logits, target)
 
-    def _elsewhere(self, device: torch.device) -> Tensor:
-        """Whether pair j is of another task than pair i; made anew when there are more pairs."""
-        if len(self._other) != len(self.pairs) or self._other.device != device:
-            task = torch.tensor([self.tasks_.index(name) for name, _ in self.pairs])
-            self._other = (task[:, None] != task).to(device)
-        return self._other
-
-    def groups(self, pairs: int) -> list[list[int]]:
-        """Columns of the first ``pairs`` pairs, one list per task."""
-        first = list(enumerate(self.pairs[:pairs]))
-        lists = [[k for k, (name, _) in first if name == task] for task in self.tasks_]
-        return [columns for columns in lists if columns]
+    def _restrict(self, piece: Tensor) -> None:
+        if self.over == "piece":
+            self._outside = torch.ones(len(self.pairs), dtype=torch.bool, device=piece.device)
+            self._outside[piece] = False
 
     def _before(self, net: GrowingMLP) -> None:
         """Called before the head grows."""

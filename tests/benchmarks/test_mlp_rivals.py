@@ -40,12 +40,31 @@ def test__growing_mlp__grow__keeps_the_old_logits() -> None:
     torch.testing.assert_close(net(x)[:, :2], before)
 
 
-def test__task_loss__other_tasks__do_not_count() -> None:
-    model = FineTuning()
+@pytest.mark.parametrize(("over", "columns"), [("piece", 2), ("all", 4)])
+def test__task_loss__softmax__goes_over_the_piece_or_over_all(over: str, columns: int) -> None:
+    model = FineTuning(over=over)
     for pair in (("a", 0), ("a", 1), ("b", 0), ("b", 1)):
         model._column(*pair)
-    logits = torch.tensor([[0.0, 0.0, 50.0, 50.0]])
-    assert float(model.task_loss(logits, torch.tensor([1]))) == pytest.approx(np.log(2))
+    model._restrict(torch.tensor([1, 3]))
+    loss = model.task_loss(torch.full((1, 4), 7.0), torch.tensor([1]))
+    assert float(loss) == pytest.approx(np.log(columns))
+
+
+def test__fine_tuning__over_the_piece__moves_no_old_output() -> None:
+    x, y = blobs()
+    model = FineTuning(over="piece", **SMALL)
+    model.partial_fit(x[y < 2], y[y < 2], "a")
+    before = model.net.bias.detach().clone()
+    model.partial_fit(x[y >= 2], y[y >= 2], "a")
+    torch.testing.assert_close(model.net.bias[:2].detach(), before)
+
+
+def test__lwf__heads__one_per_old_task_or_one_for_all() -> None:
+    for over, expected in (("piece", [[0, 1], [2]]), ("all", [slice(3)])):
+        model = LwF(over=over)
+        for pair in (("a", 0), ("a", 1), ("b", 0), ("c", 1)):
+            model._column(*pair)
+        assert model.heads(3) == expected
 
 
 def test__fine_tuning__second_piece__forgets_the_first() -> None:
