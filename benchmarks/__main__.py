@@ -97,7 +97,7 @@ def orders(asked: argparse.Namespace) -> list[runner.Order]:
     for place, (method, name) in enumerate(itertools.product(asked.methods, asked.name)):
         spec = METHODS[method]
         data = outliers.FOUND_IN.get(name, name)
-        if data not in spec.where or (data != name and not spec.density):
+        if not spec.applies(data) or (data != name and not spec.density):
             continue
         fixed = data in FIXED
         seeds = asked.seeds[:1] if asked.quick or (fixed and not spec.seeded) else asked.seeds

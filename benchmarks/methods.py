@@ -27,6 +27,8 @@ from benchmarks.rivals.ssre import SSRE
 from benchmarks.rivals.vae import ClassVAEs
 
 Settings = Mapping[str, Any]
+LIKE = {"cifar100-images": "cifar100"}
+"""Experiments that take the methods and grids of another."""
 EVERYWHERE = ("synthetic", "cifar100", "mnist", "pancan", "ici")
 
 
@@ -50,9 +52,17 @@ class Method:
     density: bool = False
     note: str = ""
 
+    def applies(self, experiment: str) -> bool:
+        """Whether the method has a row in the table of an experiment."""
+        return LIKE.get(experiment, experiment) in self.where
+
+    def searched(self, experiment: str) -> dict[str, Sequence[Any]]:
+        """The grid for one experiment."""
+        return {**self.grid, **self.only.get(LIKE.get(experiment, experiment), {})}
+
     def settings(self, experiment: str) -> list[dict[str, Any]]:
         """Every point of the grid for one experiment."""
-        grid = {**self.grid, **self.only.get(experiment, {})}
+        grid = self.searched(experiment)
         return [dict(zip(grid, point, strict=True)) for point in itertools.product(*grid.values())]
 
 

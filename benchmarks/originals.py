@@ -26,11 +26,15 @@ CHUNK = 1 << 20
 
 @dataclass(frozen=True)
 class Source:
-    """One published file: where it is, what it is called here, and what its bytes must hash to."""
+    """One published file: where it is, what it is called here, and what its bytes must hash to.
+
+    The sum is the publisher's own, so for some files it is an MD5.
+    """
 
     name: str
     url: str
-    sha256: str
+    digest: str
+    kind: str = "sha256"
 
 
 def fetch(source: Source, cache: Path, timeout: float = 60.0) -> Path:
@@ -40,7 +44,7 @@ def fetch(source: Source, cache: Path, timeout: float = 60.0) -> Path:
     """
     target = cache / source.name
     if target.is_file():
-        verify(target, source.sha256)
+        verify(target, source)
         return target
     cache.mkdir(parents=True, exist_ok=True)
     handle, name = tempfile.mkstemp(dir=cache, prefix=source.name)
@@ -49,7 +53,7 @@ def fetch(source: Source, cache: Path, timeout: float = 60.0) -> Path:
         with os.fdopen(handle, "wb") as out, open_url(source.url, timeout) as stream:
             for block in iter(lambda: stream.read(CHUNK), b""):
                 out.write(block)
-        verify(part, source.sha256)
+        verify(part, source)
         part.replace(target)
     except OSError as error:
         raise DataError(
@@ -68,16 +72,17 @@ def open_url(url: str, timeout: float) -> Any:
     return urllib.request.urlopen(url, timeout=timeout)
 
 
-def verify(path: Path, sha256: str) -> None:
+def verify(path: Path, source: Source) -> None:
     """Refuse a file whose bytes are not those that were published."""
-    digest = hashlib.sha256()
+    digest = hashlib.new(source.kind, usedforsecurity=False)
     with path.open("rb") as file:
         for block in iter(lambda: file.read(CHUNK), b""):
             digest.update(block)
-    if digest.hexdigest() != sha256:
+    found = digest.hexdigest()
+    if found != source.digest:
         raise DataError(
-            f"{path.name} has checksum {digest.hexdigest()[:12]}... and not {sha256[:12]}...; "
-            f"delete it and fetch it again"
+            f"{source.name} has checksum {found[:12]}... and not {source.digest[:12]}...; "
+            "delete it and fetch it again"
         )
 
 
@@ -169,7 +174,11 @@ def read_cifar_part(raw: bytes) -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
 def cifar100(archive: Path) -> Arrays:
     """Images and fine labels from ``cifar-100-python.tar.gz``; nothing is written to disk."""
     found: Arrays = {}
-    with tarfile.open(archive) as tar:
+    try:
+        opened = tarfile.open(archive)
+    except tarfile.TarError as error:
+        raise DataError(f"{archive.name} is not a tar archive: {error}") from error
+    with opened as tar:
         for part in ("train", "test"):
             try:
                 member = tar.extractfile(f"cifar-100-python/{part}")
@@ -182,11 +191,12 @@ def cifar100(archive: Path) -> Arrays:
 
 
 def lines_of(path: Path) -> Iterator[list[str]]:
-    """Rows of a tab-separated file, gzipped or not."""
+    """Rows of a tab-separated file, gzipped or not; free text in it may be in any encoding."""
     with path.open("rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
-    with gzip.open(path, "rt", encoding="utf-8") if packed else path.open(encoding="utf-8") as file:
-        yield from csv.reader(file, delimiter="\t")
+    how = {"mode": "rt", "encoding": "latin-1", "newline": ""}
+    with gzip.open(path, **how) if packed else path.open(**how) as file:
+        yield from csv.reader(file, delimiter="\t", quoting=csv.QUOTE_NONE)
 
 
 def pancan(matrix: Path, clinical: Path, genes: int = 2000) -> Arrays:
@@ -225,15 +235,16 @@ def pancan(matrix: Path, clinical: Path, genes: int = 2000) -> Arrays:
 
 
 def clinical_types(path: Path) -> dict[str, str]:
-    """Cancer type by patient barcode from the columns ``bcr_patient_barcode`` and ``type``."""
+    """Cancer type by patient barcode: column ``type``, or ``acronym`` as in the follow-up table."""
     rows = lines_of(path)
     header = next(rows)
-    try:
-        patient, kind = header.index("bcr_patient_barcode"), header.index("type")
-    except ValueError:
+    kinds = [name for name in ("type", "acronym") if name in header]
+    if "bcr_patient_barcode" not in header or not kinds:
         raise DataError(
-            f"{path.name} needs the columns bcr_patient_barcode and type; it has {header[:5]}..."
-        ) from None
+            f"{path.name} needs the columns bcr_patient_barcode and type (or acronym); it has "
+            f"{header[:5]}..."
+        )
+    patient, kind = header.index("bcr_patient_barcode"), header.index(kinds[0])
     return {row[patient]: row[kind] for row in rows if row[kind]}
 
 

@@ -74,7 +74,7 @@ def run(order: Order) -> Record:
         "made_data": order.folder is None and order.experiment != "synthetic",
         "stand_in": stream.stand_in,
         "settings": {**chosen, **(method.quick if order.quick else {})},
-        "grid": {**method.grid, **method.only.get(data, {})},
+        "grid": method.searched(data),
         "trials": trials,
         "figures": figures,
         **extra,

@@ -13,6 +13,7 @@ Build = Callable[[Path | None, int, bool], Stream]
 EXPERIMENTS: dict[str, Build] = {
     "synthetic": synthetic.build,
     "cifar100": cifar100.build,
+    "cifar100-images": cifar100.build_from_images,
     "mnist": mnist.build,
     "pancan": pancan.build,
     "ici": ici.build,

@@ -1,4 +1,4 @@
-"""Table 1, S-CIFAR-100: one task, ten batches of ten classes, on frozen 512-d features."""
+"""Table 1, S-CIFAR-100: one task, ten batches of ten classes, on 512-d features."""
 
 from __future__ import annotations
 
@@ -6,15 +6,30 @@ from pathlib import Path
 
 import numpy as np
 
-from benchmarks import data
+from benchmarks import backbone, data
+from benchmarks.data import Arrays
 from benchmarks.stream import Step, Stream, thin
 
 BATCHES, WIDTH = 10, 10
 
 
 def build(folder: Path | None, seed: int, quick: bool) -> Stream:
-    """Batch i brings the classes 10 i to 10 i + 9, in label order; the seed changes nothing."""
-    arrays = data.read("cifar100_resnet18", folder)
+    """The shared features, frozen before any seed; the seed changes nothing."""
+    return in_batches("cifar100", data.read("cifar100_resnet18", folder), quick)
+
+
+def build_from_images(folder: Path | None, seed: int, quick: bool) -> Stream:
+    """Features of a network trained here on the images of the first batch, one per seed."""
+    if folder is None:
+        small = backbone.Training(epochs=2, widths=(4, 4, 8, 8))
+        arrays = backbone.frozen_features(data.made_images(seed), seed, "cpu", small)
+    else:
+        arrays = data.read(backbone.file_name(seed), folder)
+    return in_batches("cifar100-images", arrays, quick)
+
+
+def in_batches(name: str, arrays: Arrays, quick: bool) -> Stream:
+    """Batch i brings the classes 10 i to 10 i + 9, in label order."""
     steps: list[Step] = []
     tests: list[Step] = []
     for batch in range(3 if quick else BATCHES):
@@ -24,4 +39,4 @@ def build(folder: Path | None, seed: int, quick: bool) -> Stream:
             rows = (y >= low) & (y < high)
             step = Step(arrays[f"x_{part}"][rows].astype(np.float32), y[rows], "cifar100")
             kept.append(thin(step, 40) if quick else step)
-    return Stream("cifar100", tuple(steps), tuple(tests))
+    return Stream(name, tuple(steps), tuple(tests))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import hashlib
 import io
+import json
 import pickle
 import struct
 import tarfile
@@ -13,8 +14,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from benchmarks import originals
-from benchmarks.data import DataError
+from benchmarks import backbone, fetch, originals
+from benchmarks.__main__ import main
+from benchmarks.data import DataError, made_images
+from benchmarks.experiments import EXPERIMENTS
 
 
 def idx(values: np.ndarray) -> bytes:
@@ -128,11 +131,12 @@ def test__ici__tables__are_joined_and_unlabelled_left_out(tmp_path: Path) -> Non
     assert (arrays["therapy"][0], arrays["response"][0]) == ("Nivo", "R")
 
 
-def test__fetch__absent_then_cached__checks_the_sum_both_times(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["sha256", "md5"])
+def test__fetch__absent_then_cached__checks_the_sum_both_times(tmp_path: Path, kind: str) -> None:
     origin, cache = tmp_path / "origin", tmp_path / "cache"
     origin.write_bytes(b"data")
-    digest = hashlib.sha256(b"data").hexdigest()
-    source = originals.Source("file.bin", origin.as_uri(), digest)
+    digest = hashlib.new(kind, b"data").hexdigest()
+    source = originals.Source("file.bin", origin.as_uri(), digest, kind)
     path = originals.fetch(source, cache)
     assert path.read_bytes() == b"data"
     origin.unlink()
@@ -150,3 +154,65 @@ def test__fetch__wrong_sum_or_no_network__leaves_nothing_behind(tmp_path: Path) 
         with pytest.raises(DataError):
             originals.fetch(originals.Source("file.bin", url, digest), cache)
     assert list(cache.iterdir()) == []
+
+
+def published(path: Path) -> originals.Source:
+    digest = hashlib.sha256(path.read_bytes()).hexdigest()
+    return originals.Source(path.name, path.as_uri(), digest)
+
+
+def test__fetch_command__pancan_in_published_form__is_what_the_experiment_reads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    rng = np.random.default_rng(0)
+    kinds = np.repeat([f"T{code:02d}" for code in range(33)], 10)
+    patients = [f"TCGA-AA-{number:04d}" for number in range(len(kinds))]
+    rows = [["gene_id", *[f"{patient}-01A" for patient in patients]]]
+    rows += [[f"G{gene}|{gene}", *map(str, rng.integers(0, 99, len(kinds)))] for gene in range(5)]
+    (tmp_path / "matrix.tsv").write_text("\n".join("\t".join(row) for row in rows))
+    lines = [f'{p}\t{k}\t5" caf\u00e9' for p, k in zip(patients, kinds, strict=True)]
+    text = "\n".join(["bcr_patient_barcode\tacronym\tnote", *lines])
+    (tmp_path / "clinical.tsv").write_bytes(text.encode("latin-1"))
+    sources = tuple(published(tmp_path / name) for name in ("matrix.tsv", "clinical.tsv"))
+    monkeypatch.setitem(fetch.SOURCES, "pancan", sources)
+    asked = ["pancan", "--cache", str(tmp_path / "cache"), "--data", str(tmp_path / "data")]
+    assert fetch.main(asked) == 0
+    stream = EXPERIMENTS["pancan"](tmp_path / "data", 0, False)
+    assert [len(np.unique(step.y)) for step in stream.steps] == [8, 5, 5, 5, 5, 5]
+    (tmp_path / "cache" / "clinical.tsv").write_text("other")
+    assert fetch.main(asked) == 2
+    assert "checksum" in capsys.readouterr().err
+
+
+def test__sources__every_sum__has_the_length_of_its_kind() -> None:
+    for sources in fetch.SOURCES.values():
+        for source in sources:
+            assert source.url.startswith("https://")
+            assert len(bytes.fromhex(source.digest)) == hashlib.new(source.kind).digest_size
+
+
+def test__images__made_archive__from_the_archive_to_the_table(tmp_path: Path) -> None:
+    images = made_images(0, each=8)
+    parts = {}
+    for part in ("train", "test"):
+        rows = images[f"x_{part}"].transpose(0, 3, 1, 2).reshape(-1, 3072)
+        labels = images[f"y_{part}"].tolist()
+        parts[part] = pickle.dumps({b"data": rows, b"fine_labels": labels}, protocol=2)
+    path = archive(tmp_path / "cifar-100-python.tar.gz", parts)
+    asked = ["--archive", str(path), "--data", str(tmp_path), "--seed", "3", "--epochs", "2"]
+    assert backbone.main([*asked, "--widths", "4", "4", "8", "8"]) == 0
+    results = tmp_path / "results"
+    asked = ["cifar100-images", "--data", str(tmp_path), "--seeds", "3", "--methods", "ncm,lda"]
+    assert main([*asked, "--results", str(results)]) == 0
+    record = json.loads((results / "cifar100-images" / "lda-seed3.json").read_text())
+    assert len(record["accuracy_matrix"]) == 10
+    assert record["figures"]["accuracy"] > 0.2  # chance is 0.01
+
+
+def test__backbone__not_an_archive__exits_with_2(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "c.tar.gz").write_bytes(b"junk")
+    asked = ["--archive", str(tmp_path / "c.tar.gz"), "--data", str(tmp_path)]
+    assert backbone.main(asked) == 2
+    assert "error" in capsys.readouterr().err
