@@ -175,19 +175,23 @@ def cifar100(archive: Path) -> Arrays:
     """Images and fine labels from ``cifar-100-python.tar.gz``; nothing is written to disk."""
     found: Arrays = {}
     try:
-        opened = tarfile.open(archive)
+        with tarfile.open(archive) as tar:
+            for part in ("train", "test"):
+                raw = _member(tar, f"cifar-100-python/{part}")
+                found[f"x_{part}"], found[f"y_{part}"] = read_cifar_part(raw)
     except tarfile.TarError as error:
         raise DataError(f"{archive.name} is not a tar archive: {error}") from error
-    with opened as tar:
-        for part in ("train", "test"):
-            try:
-                member = tar.extractfile(f"cifar-100-python/{part}")
-            except KeyError:
-                member = None
-            if member is None:
-                raise DataError(f"{archive.name} has no member cifar-100-python/{part}")
-            found[f"x_{part}"], found[f"y_{part}"] = read_cifar_part(member.read())
     return found
+
+
+def _member(tar: tarfile.TarFile, name: str) -> bytes:
+    try:
+        member = tar.extractfile(name)
+    except KeyError:
+        member = None
+    if member is None:
+        raise DataError(f"the archive has no member {name}")
+    return member.read()
 
 
 def lines_of(path: Path) -> Iterator[list[str]]:

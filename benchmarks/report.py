@@ -8,10 +8,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from benchmarks import relations
 from benchmarks.methods import METHODS
 
 HERE = Path(__file__).resolve().parent
 README = HERE / "README.md"
+PUBLISHED = json.loads((HERE / "published.json").read_text(encoding="utf-8"))
 Record = dict[str, Any]
 
 
@@ -123,6 +125,11 @@ TABLES |= {
         "Outliers, ICI (supplement A.3)", OUTLIERS.format(what="therapy"), OUTLIER_COLUMNS
     ),
 }
+RELATIONS = (
+    "Which therapies a therapy's test rows look like, by cancer and response: mean p(therapy | x) "
+    "of {title} (supplement B.3.1, Fig. 6-7). The paper sets these groups against an untreated "
+    "group, which these data do not have, and against Ipi."
+)
 COST = (
     ("seconds_learning", "learning, s"),
     ("seconds_tuning", "tuning, s"),
@@ -161,7 +168,6 @@ def load(folder: Path) -> list[Record]:
 
 def render(records: list[Record], pictures: dict[str, list[tuple[str, str]]]) -> str:
     """The whole page."""
-    published = json.loads((HERE / "published.json").read_text(encoding="utf-8"))
     parts = [INTRO]
     for name, table in TABLES.items():
         rows = {
@@ -170,7 +176,7 @@ def render(records: list[Record], pictures: dict[str, list[tuple[str, str]]]) ->
             if (runs := [r for r in records if (r["experiment"], r["method"]) == (name, method)])
         }
         if rows:
-            parts.append(section(table, rows, published.get(name, {}), pictures.get(name, [])))
+            parts.append(section(table, rows, PUBLISHED.get(name, {}), pictures.get(name, [])))
         elif table.open:
             parts.append(f"## {table.title}\n\n{table.text}\n\n**Open.** {table.open}\n")
     return "\n".join(parts)
@@ -189,8 +195,13 @@ def section(
         lines += [f"**Stand-in data:** {stand_in}. The paper's figures are not comparable.", ""]
     lines += figures_table(table, rows, published)
     lines += [f"\n![{alt}](pictures/{file})" for alt, file in pictures]
+    for method in ("clbruno", "clbruno-paper"):
+        if method in rows and "task_by_response" in rows[method][0]:
+            lines += ["", RELATIONS.format(title=rows[method][0]["title"]), ""]
+            lines += relations.table(rows[method])
     if table.columns != OUTLIER_COLUMNS:
-        lines += ["", "Cost, and the settings chosen most often:", "", *cost_table(rows)]
+        paper = PUBLISHED["seconds"] if table is TABLES["cifar100"] else {}
+        lines += ["", "Cost, and the settings chosen most often:", "", *cost_table(rows, paper)]
     lines += ["", "Commands:", "", "```", *commands(rows), "```", ""]
     lines += sorted(
         {f"- {r['title']}: {r['note']}." for q in rows.values() for r in q if r["note"]}
@@ -215,18 +226,19 @@ def figures_table(
     return lines
 
 
-def cost_table(rows: dict[str, list[Record]]) -> list[str]:
-    """Seconds, memory, numbers stored, and the settings that tuning chose."""
-    lines = [
-        "| method | " + " | ".join(head for _, head in COST) + " | settings |",
-        "|---" * (len(COST) + 2) + "|",
-    ]
-    for runs in rows.values():
+def cost_table(rows: dict[str, list[Record]], paper: dict[str, str]) -> list[str]:
+    """Seconds, memory, numbers stored, the settings that tuning chose, and the paper's seconds."""
+    heads = ["method", *(head for _, head in COST), "settings"]
+    if paper:
+        heads.append("paper: seconds, images included, on its own machine")
+    lines = ["| " + " | ".join(heads) + " |", "|---" * len(heads) + "|"]
+    for method, runs in rows.items():
         cells = [amount([run["figures"].get(key) for run in runs]) for key, _ in COST]
         chosen = [json.dumps(run["settings"]) for run in runs]
         settings = json.loads(statistics.mode(chosen))
-        words = ", ".join(f"{key} {value}" for key, value in settings.items())
-        lines.append(f"| {runs[0]['title']} | " + " | ".join(cells) + f" | {words} |")
+        cells.append(", ".join(f"{key} {value}" for key, value in settings.items()))
+        cells += [paper.get(method, "")] if paper else []
+        lines.append(f"| {runs[0]['title']} | " + " | ".join(cells) + " |")
     return lines
 
 

@@ -15,7 +15,7 @@ from benchmarks.experiments import EXPERIMENTS
 from benchmarks.methods import METHODS
 from benchmarks.outliers import FOUND_IN
 
-PUBLISHED = json.loads((report.HERE / "published.json").read_text(encoding="utf-8"))
+PUBLISHED = report.PUBLISHED
 
 
 def table_rows(page: str) -> list[tuple[str, list[str]]]:
@@ -26,7 +26,7 @@ def table_rows(page: str) -> list[tuple[str, list[str]]]:
         experiment = names[section.splitlines()[0]]
         lines = [line for line in section.splitlines() if line.startswith("| ")]
         cells = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines]
-        rows += [(experiment, row) for row in cells if row[0] != "method"]
+        rows += [(experiment, row) for row in cells if row[0] not in {"method", "group"}]
     return rows
 
 
@@ -39,8 +39,11 @@ def allowed(records: list[dict]) -> dict[tuple[str, str], set[str]]:
     for (experiment, method), runs in groups.items():
         words = found[experiment, runs[0]["title"]] = {"-", "", str(len(runs))}
         words.add(PUBLISHED.get(experiment, {}).get(method, ""))
+        words.add(PUBLISHED["seconds"].get(method, "") if experiment == "cifar100" else "")
         for run in runs:
             words.add(", ".join(f"{k} {v}" for k, v in run["settings"].items()))
+        for name, cells in relation_cells(runs).items():
+            found[experiment, name] = found.get((experiment, name), set()) | cells
         for key in runs[0]["figures"]:
             values = [r["figures"][key] for r in runs if r["figures"][key] is not None]
             if values:
@@ -49,6 +52,23 @@ def allowed(records: list[dict]) -> dict[tuple[str, str], set[str]]:
                 if len(values) > 1:
                     words.add(f"{mean:.3f} ± {statistics.stdev(values):.3f}")
     return found
+
+
+def relation_cells(runs: list[dict]) -> dict[str, set[str]]:
+    """By group of patients, its number and its means, counted row by row."""
+    sums: dict[str, list[list[float]]] = {}
+    for part in [part for run in runs for part in run.get("task_by_response", [])]:
+        organ = {"Atezo": "kidney", "Nivo": "skin"}.get(part["task"])
+        if organ:
+            inside = part["label"] in {"kidney": ["KIRC", "KIRP", "KICH"], "skin": ["SKCM"]}[organ]
+            word = "responders" if part["response"] == "R" else "non-responders"
+            name = f"{part['task']}, {organ if inside else 'not ' + organ}, {word}"
+            sums.setdefault(name, []).extend([part["mean"]] * part["rows"])
+    return {
+        name: {str(len(rows))}
+        | {f"{statistics.fmean(column):.3f}" for column in zip(*rows, strict=True)}
+        for name, rows in sums.items()
+    }
 
 
 def strangers(page: str, records: list[dict]) -> list[tuple[str, str]]:
@@ -65,8 +85,11 @@ def test__readme__committed__is_what_the_json_gives() -> None:
     assert strangers(page, records) == []
     pictures = re.findall(r"!\[(.*?)\]\(pictures/(.*?)\)", page)
     assert all((report.HERE / "pictures" / file).is_file() for _, file in pictures)
-    names = {file.split("-")[0] for _, file in pictures}
-    by_name = {n: [p for p in pictures if p[1].startswith(n + "-")] for n in names}
+    names = {table.title: name for name, table in report.TABLES.items()}
+    by_name = {
+        names[section.splitlines()[0]]: re.findall(r"!\[(.*?)\]\(pictures/(.*?)\)", section)
+        for section in page.split("\n## ")[1:]
+    }
     assert report.render(records, by_name) == page
 
 
@@ -104,8 +127,30 @@ def test__published__names__are_methods_of_the_tables() -> None:
 def test__results__committed__come_from_the_stated_grids() -> None:
     for record in report.load(runner.RESULTS):
         spec, name = METHODS[record["method"]], record["experiment"]
-        grid = {**spec.grid, **spec.only.get(FOUND_IN.get(name, name), {})}
+        grid = spec.searched(FOUND_IN.get(name, name))
         stale = f"run again: {record['command']}"
         assert record["grid"] == json.loads(json.dumps(grid)), stale
         assert record["title"] == spec.title, stale
         assert set(record["settings"]) == set(grid), stale
+
+
+@pytest.mark.filterwarnings("ignore::clbruno.errors.SmallClassWarning")
+def test__report__clbruno_and_its_oracle__draws_what_the_paper_shows(tmp_path: Path) -> None:
+    methods = ["--methods", "clbruno,clbruno-oracle"]
+    assert main(["synthetic,ici", "--quick", *methods, "--results", str(tmp_path)]) == 0
+    for path in tmp_path.glob("*/*.json"):
+        record = json.loads(path.read_text())
+        path.write_text(json.dumps({**record, "quick": False, "made_data": False}))
+    report.write(tmp_path, tmp_path / "README.md")
+    page, records = (tmp_path / "README.md").read_text(), report.load(tmp_path)
+    assert strangers(page, records) == []
+    assert {path.name for path in (tmp_path / "pictures").iterdir()} == {
+        "synthetic-samples-clbruno.svg",
+        "ici-retention-clbruno.svg",
+        "ici-tasks-clbruno.svg",
+        "ici-relations-clbruno.svg",
+    }
+    assert "| Atezo, kidney, responders | " in page
+    moved = page.replace("| Atezo, kidney, responders | ", "| Atezo, kidney, responders | 99 | ")
+    assert strangers(moved, records) != []
+    assert "**Open.** The images are not among the data files" in page
