@@ -3,6 +3,7 @@
 import math
 import warnings
 from collections.abc import Mapping
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -233,6 +234,72 @@ def test__class_latent__most_thin_cells_dropped__the_rest_still_answers() -> Non
 
     assert float(torch.linalg.eigvalsh(left.within)[0]) > -1e-8
     assert bool(left.log_prob(torch.zeros(1, 4).double(), [0]).isfinite().all())
+
+
+def plain(latent: ClassLatent, z: torch.Tensor) -> torch.Tensor:
+    """The predictives one by one, each with its scale matrix written out and factorised."""
+    return torch.stack([latent.law(cell).log_prob(z) for cell in range(len(latent.moments))], 1)
+
+
+def noise(n: int, dim: int = 4) -> torch.Tensor:
+    generator = torch.Generator().manual_seed(2)
+    return torch.randn(n, dim, generator=generator, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("memory", [None, 6 * 4, 6 * 12, 6 * 15])
+@pytest.mark.parametrize("offset", [0.0, 1e3])
+def test__class_latent__all_cells_at_once__are_the_laws_one_by_one(
+    memory: int | None, offset: float
+) -> None:
+    numbers = {} if memory is None else {"memory": memory}
+    seen = {
+        cell: replace(moments, mean=moments.mean + offset * (1 + cell % 2))
+        for cell, moments in many().items()
+    }
+    latent = empty_classes(4, **numbers).learned(seen, (0, 0, 1, 1, 1, 2))
+    z = torch.cat([5 * noise(30) + seen[cell].mean for cell in range(6)])
+
+    found, truth = latent.log_prob(z, range(6)), plain(latent, z)
+
+    assert found.dtype == torch.float64
+    assert torch.allclose(found, truth, rtol=1e-9, atol=1e-9)
+
+
+def test__class_latent__full_and_thin_cells_together__are_the_laws_one_by_one() -> None:
+    latent = empty_classes(4, memory=6 * 8).learned(many(), (0,) * 6)
+    latent = replace(latent.without([1, 2, 3], (0,) * 3), memory=2_000)
+    latent = latent.learned({3: many()[1], 0: many()[0]}, (0,) * 4)
+    assert [isinstance(seen, Thin) for seen in latent.moments] == [False, True, True, False]
+    z = 4 * noise(50)
+
+    assert torch.allclose(latent.log_prob(z, [3, 1, 0]), plain(latent, z)[:, [3, 1, 0]], atol=1e-9)
+
+
+def test__class_latent__512_features_and_30_thin_cells__within_1e_9_of_the_laws() -> None:
+    generator = torch.Generator().manual_seed(3)
+    mix = torch.randn(512, 512, generator=generator, dtype=torch.float64) / 16
+    seen = {}
+    for cell in range(30):
+        z = torch.randn(60, 512, generator=generator, dtype=torch.float64)
+        seen[cell] = Moments.of(z @ mix + cell / 10, full=True)
+    latent = empty_classes(512, strength=150.0, memory=30 * 512 * 8).learned(seen, (0,) * 30)
+    z = 2 * torch.randn(40, 512, generator=generator, dtype=torch.float64) @ mix
+
+    found, truth = latent.log_prob(z, range(30)), plain(latent, z)
+
+    assert isinstance(latent.moments[0], Thin)
+    assert torch.allclose(found, truth, rtol=0, atol=1e-9)
+
+
+def test__class_latent__pieces_of_any_size__change_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    latent = empty_classes(4, memory=6 * 8).learned(many(), (0,) * 6)
+    z = noise(20)
+    whole = latent.log_prob(z, range(6))
+
+    monkeypatch.setattr("clbruno.core.stacked.NUMBERS", 1)
+
+    assert torch.allclose(latent.log_prob(z, range(6)), whole, rtol=0, atol=1e-12)
+    assert latent.log_prob(z[:0], range(6)).shape == (0, 6)
 
 
 @pytest.mark.parametrize("dof", [math.inf, 7.0])

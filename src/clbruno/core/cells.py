@@ -12,6 +12,7 @@ from torch import Tensor
 from clbruno.core.conjugate import NormalInverseWishart
 from clbruno.core.latent import ExchangeableGaussian
 from clbruno.core.moments import Moments
+from clbruno.core.stacked import StackedT
 
 
 class CellLatent(Protocol):
@@ -217,7 +218,50 @@ class ClassLatent:
 
     def log_prob(self, z: Tensor, cells: Sequence[int]) -> Tensor:
         """The predictive of each cell, a multivariate t."""
-        return torch.stack([self.laws[cell].log_prob(z) for cell in cells], dim=-1)
+        value = z.new_empty((len(z), len(cells)))
+        for place, stack in self._stacks:
+            columns = [column for column, cell in enumerate(cells) if cell in place]
+            if columns:
+                mine = stack.of([place[cells[column]] for column in columns])
+                value[:, columns] = mine.log_prob(z)
+        return value
+
+    @cached_property
+    def _stacks(self) -> list[tuple[dict[int, int], StackedT]]:
+        """The cells in full and the thin ones: the place of each in a stack, and the stack."""
+        thin = [cell for cell, seen in enumerate(self.moments) if isinstance(seen, Thin)]
+        full = [cell for cell, seen in enumerate(self.moments) if isinstance(seen, Moments)]
+        stacks = []
+        if full:
+            stacks.append((full, StackedT.full([self.law(cell) for cell in full])))
+        if thin:
+            stacks.append((thin, self._thin_stack(thin)))
+        return [({cell: at for at, cell in enumerate(cells)}, stack) for cells, stack in stacks]
+
+    def _thin_stack(self, cells: Sequence[int]) -> StackedT:
+        """The predictives of thin cells, from what each has beyond the common matrix M.
+
+        Psi_k = (v0 + n_k) M + U U',   M = (1 - s) P + s I
+        U U' = (1 - s) (factor factor' + kappa n_k / (kappa + n_k) gap gap')
+        """
+        thin = [seen for seen in self.moments if isinstance(seen, Thin)]
+        dim, rank = len(self.within), max(seen.factor.shape[1] for seen in thin)
+        prior = self.task_mean[[self.task_of_cell[cell] for cell in cells]]
+        seen_mean = torch.stack([seen.mean for seen in thin])
+        n = torch.tensor([[seen.count] for seen in thin], dtype=torch.float64)
+        kappa, own = self.kappa + n, self.strength + n
+        factors = torch.zeros((len(thin), dim, rank + 1), dtype=torch.float64)
+        for at, seen in enumerate(thin):
+            factors[at, :, : seen.factor.shape[1]] = seen.factor
+        factors[:, :, rank] = (self.kappa * n / kappa).sqrt() * (seen_mean - prior)
+        return StackedT.low_rank(
+            means=(self.kappa * prior + n * seen_mean) / kappa,
+            kappa=kappa[:, 0],
+            df=own[:, 0] + 2,
+            metric=(1 - self.ridge) * self.pooled + self.ridge * torch.eye(dim).double(),
+            own=own[:, 0],
+            factors=math.sqrt(1 - self.ridge) * factors,
+        )
 
     def sample(self, cells: Tensor, generator: torch.Generator) -> Tensor:
         """Draws from the predictive of each cell."""

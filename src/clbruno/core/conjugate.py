@@ -90,7 +90,7 @@ class NormalInverseWishart:
         if n >= dim:
             return self.nll(self.moments(z))
         after_kappa, after_dof = self.kappa + n, self.dof + n
-        rows = (z - self.mean) @ self._unroot.mT
+        rows = (z - self.mean) @ self.unroot.mT
         gram = rows @ rows.mT + 1 / self.kappa
         gram = gram + torch.eye(n, dtype=z.dtype, device=z.device)
         log_det_gain = math.log(self.kappa / after_kappa) + _log_det(torch.linalg.cholesky(gram))
@@ -109,22 +109,27 @@ class NormalInverseWishart:
         df = v - D + 1,  covariance shape  Psi (kappa + 1) / (kappa df)
         """
         dim = self.mean.shape[0]
-        df = self.dof - dim + 1
-        widen = (self.kappa + 1) / (self.kappa * df)
-        rows = (z - self.mean) @ self._unroot.mT
-        distance = rows.square().sum(-1) / widen
-        return t_log_prob(distance, self.log_det + dim * math.log(widen), df, dim)
+        rows = (z - self.mean) @ self.unroot.mT
+        distance = rows.square().sum(-1) / self.widen
+        return t_log_prob(distance, self.log_det + dim * math.log(self.widen), self.df, dim)
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Rows of that multivariate t: mean + sqrt(df / chi2) L e, L L' its shape."""
-        dim = self.mean.shape[0]
-        df = self.dof - dim + 1
-        widen = (self.kappa + 1) / (self.kappa * df)
-        noise = torch.randn((n, dim), generator=generator, dtype=self.mean.dtype)
-        half = torch.full((n, 1), df / 2, dtype=self.mean.dtype)
+        noise = torch.randn((n, len(self.mean)), generator=generator, dtype=self.mean.dtype)
+        half = torch.full((n, 1), self.df / 2, dtype=self.mean.dtype)
         chi2 = 2 * torch._standard_gamma(half, generator=generator)
-        noise = noise * (df / chi2).sqrt()
-        return self.mean + math.sqrt(widen) * noise.to(self.mean.device) @ self._cholesky.mT
+        noise = noise * (self.df / chi2).sqrt()
+        return self.mean + math.sqrt(self.widen) * noise.to(self.mean.device) @ self._cholesky.mT
+
+    @property
+    def df(self) -> float:
+        """Degrees of freedom of the next sample's t, v - D + 1."""
+        return self.dof - self.mean.shape[0] + 1
+
+    @property
+    def widen(self) -> float:
+        """What Psi is multiplied with in the shape of that t, (kappa + 1) / (kappa df)."""
+        return (self.kappa + 1) / (self.kappa * self.df)
 
     @cached_property
     def log_det(self) -> Tensor:
@@ -132,22 +137,13 @@ class NormalInverseWishart:
         return _log_det(self._cholesky)
 
     @cached_property
-    def _unroot(self) -> Tensor:
-        """The inverse of the Cholesky root: a product is faster than a triangular solve."""
-        eye = torch.eye(len(self.scale), dtype=self.scale.dtype, device=self.scale.device)
-        unroot: Tensor = torch.linalg.solve_triangular(self._cholesky, eye, upper=False)
-        return unroot
+    def unroot(self) -> Tensor:
+        """R with R'R = Psi^-1: the inverse of the Cholesky root."""
+        return _inverse(self._cholesky)
 
     @cached_property
     def _cholesky(self) -> Tensor:
-        root: Tensor
-        root, info = torch.linalg.cholesky_ex(self.scale)
-        if int(info):
-            raise InputError(
-                "the scale matrix is not positive definite: features are linearly dependent; "
-                "raise the ridge"
-            )
-        return root
+        return _cholesky(self.scale)
 
 
 def t_log_prob(distance: Tensor, log_det: Tensor, df: float, dim: int) -> Tensor:
@@ -162,6 +158,30 @@ def t_log_prob(distance: Tensor, log_det: Tensor, df: float, dim: int) -> Tensor
         - 0.5 * (dim * math.log(df * math.pi) + log_det)
         - (df + dim) / 2 * torch.log1p(distance / df)
     )
+
+
+def inverse_root(matrix: Tensor) -> tuple[Tensor, Tensor]:
+    """R with R'R = A^-1, and log|A|, of a positive definite A."""
+    root = _cholesky(matrix)
+    return _inverse(root), _log_det(root)
+
+
+def _cholesky(scale: Tensor) -> Tensor:
+    root: Tensor
+    root, info = torch.linalg.cholesky_ex(scale)
+    if int(info):
+        raise InputError(
+            "the scale matrix is not positive definite: features are linearly dependent; "
+            "raise the ridge"
+        )
+    return root
+
+
+def _inverse(cholesky: Tensor) -> Tensor:
+    """The inverse of a lower root: a product is faster than a triangular solve."""
+    eye = torch.eye(len(cholesky), dtype=cholesky.dtype, device=cholesky.device)
+    unroot: Tensor = torch.linalg.solve_triangular(cholesky, eye, upper=False)
+    return unroot
 
 
 def _log_det(cholesky: Tensor) -> Tensor:
