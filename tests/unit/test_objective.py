@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from clbruno.core.coupling import Context
 from clbruno.core.flow import CouplingFlow
 from clbruno.core.latent import ExchangeableGaussian
+from clbruno.learn.laws import LawsByGroup
 from clbruno.learn.objective import functional, likelihood, retention, temperature_of
 from clbruno.learn.replay import Replay
 
@@ -26,11 +27,11 @@ def flow() -> CouplingFlow:
 
 
 @pytest.fixture
-def laws() -> dict[int, ExchangeableGaussian]:
+def laws() -> LawsByGroup:
     nu, rho = torch.tensor([1.0, 2.0, 0.7]).double(), torch.tensor([0.3, 1.5, 0.1]).double()
     prior = ExchangeableGaussian.prior(nu, rho)
     seen = prior.moments(rows(4, 9))
-    return {0: prior, 2: prior.given(seen)}
+    return LawsByGroup({0: prior, 2: prior.given(seen)})
 
 
 def rows(n: int, seed: int) -> Tensor:
@@ -54,12 +55,12 @@ def dense(law: ExchangeableGaussian, z: Tensor) -> float:
 
 
 def test__likelihood__against_dense_gaussians_and_jacobians__equation_3(
-    flow: CouplingFlow, laws: dict[int, ExchangeableGaussian]
+    flow: CouplingFlow, laws: LawsByGroup
 ) -> None:
     x, cell, group = rows(7, 1), torch.tensor([0, 1, 2, 0, 1, 2, 2]), None
     group = torch.tensor([0, 0, 2, 0, 0, 2, 2])
 
-    found = likelihood(flow, x, context(cell), group, laws)
+    found = likelihood(*flow(x, context(cell)), group, laws)
 
     expected, latents = 0.0, []
     for at in range(len(x)):
@@ -71,33 +72,31 @@ def test__likelihood__against_dense_gaussians_and_jacobians__equation_3(
         latents.append(flow(x[at : at + 1], here)[0][0].detach())
     z = torch.stack(latents)
     for task in (0, 2):
-        expected -= dense(laws[task], z[group == task])
+        expected -= dense(laws.laws[task], z[group == task])
     assert float(found.detach()) == pytest.approx(expected, abs=1e-9)
 
 
 def test__likelihood__rows_of_a_group_in_another_order__same(
-    flow: CouplingFlow, laws: dict[int, ExchangeableGaussian]
+    flow: CouplingFlow, laws: LawsByGroup
 ) -> None:
     x, cell, group = rows(6, 2), torch.tensor([0, 1, 2, 0, 1, 2]), torch.tensor([0, 0, 2, 0, 0, 2])
     order = torch.tensor([5, 2, 0, 1, 4, 3])
 
-    one = likelihood(flow, x, context(cell), group, laws)
-    two = likelihood(flow, x[order], context(cell[order]), group[order], laws)
+    one = likelihood(*flow(x, context(cell)), group, laws)
+    two = likelihood(*flow(x[order], context(cell[order])), group[order], laws)
 
     assert float(one.detach()) == pytest.approx(float(two.detach()), abs=1e-10)
 
 
-def test__retention__each_row_on_its_own__equation_6(
-    flow: CouplingFlow, laws: dict[int, ExchangeableGaussian]
-) -> None:
+def test__retention__each_row_on_its_own__equation_6(flow: CouplingFlow, laws: LawsByGroup) -> None:
     x, cell, group = rows(5, 3), torch.tensor([0, 1, 2, 0, 2]), torch.tensor([0, 0, 2, 0, 2])
 
-    found = retention(flow, Replay(x, x, cell), context(cell), group, laws)
+    found = retention(*flow(x, context(cell)), group, laws)
 
     expected = 0.0
     for at in range(5):
         one = slice(at, at + 1)
-        loss = likelihood(flow, x[one], context(cell[one]), group[one], laws)
+        loss = likelihood(*flow(x[one], context(cell[one])), group[one], laws)
         expected += float(loss.detach())
     assert float(found.detach()) == pytest.approx(expected, abs=1e-9)
 
@@ -116,14 +115,14 @@ def test__functional__squared_distance_of_inverses__equation_4(flow: CouplingFlo
 
 @pytest.mark.parametrize("term", ["likelihood", "retention", "functional"])
 def test__terms__gradient__reaches_every_layer(
-    flow: CouplingFlow, laws: dict[int, ExchangeableGaussian], term: str
+    flow: CouplingFlow, laws: LawsByGroup, term: str
 ) -> None:
     z, x, cell = rows(6, 6), rows(6, 7), torch.tensor([0, 1, 2, 0, 1, 2])
     group, replay = torch.tensor([0, 0, 2, 0, 0, 2]), Replay(z, x, cell)
 
     loss = {
-        "likelihood": lambda: likelihood(flow, x, context(cell), group, laws),
-        "retention": lambda: retention(flow, replay, context(cell), group, laws),
+        "likelihood": lambda: likelihood(*flow(x, context(cell)), group, laws),
+        "retention": lambda: retention(*flow(x, context(cell)), group, laws),
         "functional": lambda: functional(flow, replay, context(cell)),
     }[term]()
     loss.backward()

@@ -13,6 +13,8 @@ from clbruno.learn.trainer import CLIP, FALL, FALLS, Epoch, train
 class Parabola:
     """Losses (w - 3)^2; the scores are given, or the loss itself."""
 
+    recordable = True
+
     def __init__(self, steps: int = 5, scores: list[float] | None = None) -> None:
         self.module = nn.Linear(1, 1, bias=False)
         with torch.no_grad():
@@ -23,9 +25,9 @@ class Parabola:
     def loss(self) -> Tensor:
         return (self.module.weight - 3).square().sum()
 
-    def losses(self) -> Iterator[Tensor]:
+    def inputs(self) -> Iterator[tuple[Tensor, ...]]:
         for _ in range(self.steps):
-            yield self.loss()
+            yield ()
 
     def score(self) -> float:
         self.weights.append(float(self.module.weight.detach()))
@@ -127,10 +129,12 @@ class Broken(Parabola):
         super().__init__()
         self.at, self.factor, self.taken = at, factor, 0
 
-    def losses(self) -> Iterator[Tensor]:
-        for loss in super().losses():
-            self.taken += 1
-            yield loss * (self.factor if self.taken == self.at else 1)
+    def loss(self) -> Tensor:
+        self.taken += 1
+        return super().loss() * (self.factor if self.taken == self.at else 1)
+
+    def score(self) -> float:
+        return 0.0
 
 
 @pytest.mark.parametrize("factor", [float("nan"), float("inf")])

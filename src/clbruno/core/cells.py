@@ -75,11 +75,8 @@ class TaskLatent:
     def sample(self, cells: Tensor, generator: torch.Generator) -> Tensor:
         """Draws from the predictive of each cell's task."""
         tasks = torch.tensor(self.task_of_cell)[cells]
-        z = self.nu.new_empty((len(cells), self.nu.shape[1]))
-        for task in tasks.unique().tolist():
-            here = tasks == task
-            z[here] = self.predictive[task].sample(int(here.sum()), generator)
-        return z
+        laws = ExchangeableGaussian.stack(self.predictive).to(generator.device)
+        return laws.at(tasks.to(generator.device)).sample(len(cells), generator)
 
     def learned(self, new: Mapping[int, Moments], task_of_cell: Sequence[int]) -> "TaskLatent":
         """Add the moments of the new samples to those of their tasks."""

@@ -115,8 +115,9 @@ class NormalInverseWishart:
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """Rows of that multivariate t: mean + sqrt(df / chi2) L e, L L' its shape."""
-        noise = torch.randn((n, len(self.mean)), generator=generator, dtype=self.mean.dtype)
-        half = torch.full((n, 1), self.df / 2, dtype=self.mean.dtype)
+        there, dtype = generator.device, self.mean.dtype
+        noise = torch.randn((n, len(self.mean)), generator=generator, dtype=dtype, device=there)
+        half = torch.full((n, 1), self.df / 2, dtype=dtype, device=there)
         chi2 = 2 * torch._standard_gamma(half, generator=generator)
         noise = noise * (self.df / chi2).sqrt()
         return self.mean + math.sqrt(self.widen) * noise.to(self.mean.device) @ self._cholesky.mT

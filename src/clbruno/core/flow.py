@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 
 import torch
 from torch import Tensor, nn
+from torch.nn.functional import embedding
 
 from clbruno.core.coupling import AffineCoupling, Context
 from clbruno.errors import InputError
@@ -181,7 +182,7 @@ class CellEmbedding(nn.Module):
 
     def forward(self) -> Tensor:
         """The table of contexts, one row per cell."""
-        return self.task[self.task_of_cell] + self.label
+        return embedding(self.task_of_cell, self.task) + self.label
 
     def grown(
         self, task_of_cell: Tensor, tasks: int, generator: torch.Generator

@@ -1,6 +1,7 @@
 """The exchangeable Gaussian latent of the paper, one sequence per task and dimension."""
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -54,7 +55,10 @@ class ExchangeableGaussian:
         mean: mean of m: zero before any sample, shape `(D,)`.
         rho: variance of m, shape `(D,)`.
         delta: variance of a sample around m, nu - rho, shape `(D,)`.
-        dof: degrees of freedom of each dimension, over 2; shape `()` or `(D,)`.
+        dof: degrees of freedom of each dimension, over 2; shape `()`, in main memory.
+
+    Several sequences can be held at once: mean, rho and delta of shape `(G, D)`, and `dof` of
+    shape `(G, 1)`, or `()` for the Gaussian.
     """
 
     mean: Tensor
@@ -76,6 +80,42 @@ class ExchangeableGaussian:
             )
         return cls(torch.zeros_like(rho), rho, nu - rho, torch.tensor(dof, dtype=rho.dtype))
 
+    @classmethod
+    def stack(cls, laws: Sequence["ExchangeableGaussian"]) -> "ExchangeableGaussian":
+        """Several sequences as one value."""
+        mean, rho, delta = (
+            torch.stack([getattr(law, name) for law in laws]) for name in ("mean", "rho", "delta")
+        )
+        if laws[0].gaussian:
+            return cls(mean, rho, delta, laws[0].dof)
+        return cls(
+            mean, rho, delta, torch.stack([law.dof for law in laws])[:, None].to(mean.device)
+        )
+
+    def joined(self, other: "ExchangeableGaussian") -> "ExchangeableGaussian":
+        """One stack behind another."""
+        mean, rho, delta = (
+            torch.cat((getattr(self, name), getattr(other, name)))
+            for name in ("mean", "rho", "delta")
+        )
+        dof = self.dof if self.gaussian else torch.cat((self.dof, other.dof))
+        return ExchangeableGaussian(mean, rho, delta, dof)
+
+    def at(self, group: Tensor) -> "ExchangeableGaussian":
+        """The sequence of each row, from a stack of them."""
+        dof = self.dof if self.dof.ndim == 0 else self.dof[group]
+        return ExchangeableGaussian(self.mean[group], self.rho[group], self.delta[group], dof)
+
+    def to(self, like: Tensor | torch.device) -> "ExchangeableGaussian":
+        """The same on a device, or in the precision and on the device of a tensor."""
+        dof = self.dof if self.dof.ndim == 0 else self.dof.to(like)
+        return ExchangeableGaussian(self.mean.to(like), self.rho.to(like), self.delta.to(like), dof)
+
+    @property
+    def gaussian(self) -> bool:
+        """Whether this is the Gaussian and not its Student-t option."""
+        return self.dof.ndim == 0 and math.isinf(self.dof)
+
     def moments(self, z: Tensor) -> Moments:
         """Count, mean and per-dimension scatter of the rows of `z`."""
         return Moments.of(z, full=False)
@@ -90,9 +130,9 @@ class ExchangeableGaussian:
         spread = self.delta + n * self.rho
         mean = (self.delta * self.mean + n * self.rho * seen.mean) / spread
         rho = self.rho * self.delta / spread
-        if bool(torch.isinf(self.dof).all()):
+        if self.gaussian:
             return ExchangeableGaussian(mean, rho, self.delta, self.dof)
-        factor = (self.dof - 2 + self._beta(seen)) / (self.dof + n - 2)
+        factor = (self.dof - 2 + self._beta(n, seen.mean, seen.scatter)) / (self.dof + n - 2)
         return ExchangeableGaussian(mean, factor * rho, factor * self.delta, self.dof + n)
 
     def nll(self, new: Moments) -> Tensor:
@@ -103,10 +143,13 @@ class ExchangeableGaussian:
                     + log Gamma(dof / 2) - log Gamma((dof + n) / 2)
                     + (dof + n) / 2  log(1 + beta / (dof - 2))
         """
-        n = new.count
+        return self.nll_of_sums(new.count, new.mean, new.scatter)
+
+    def nll_of_sums(self, n: float | Tensor, mean: Tensor, scatter: Tensor) -> Tensor:
+        """The same from counts, means and scatters; of a stack, summed over its sequences."""
         log_det = (n - 1) * self.delta.log() + (self.delta + n * self.rho).log()
-        beta = self._beta(new)
-        if bool(torch.isinf(self.dof).all()):
+        beta = self._beta(n, mean, scatter)
+        if self.gaussian:
             return 0.5 * (n * math.log(2 * math.pi) + log_det + beta).sum()
         dof = self.dof
         return (
@@ -127,7 +170,7 @@ class ExchangeableGaussian:
         """
         variance = self.delta + self.rho
         beta = (z - self.mean).square() / variance
-        if bool(torch.isinf(self.dof).all()):
+        if self.gaussian:
             return -0.5 * (math.log(2 * math.pi) + variance.log() + beta).sum(-1)
         dof = self.dof
         return (
@@ -139,19 +182,18 @@ class ExchangeableGaussian:
 
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         """z = mean + sqrt(delta + rho) e,  e standard normal, or t scaled to variance one."""
-        shape = (n, self.mean.shape[0])
-        noise = torch.randn(shape, generator=generator, dtype=self.mean.dtype)
-        if not bool(torch.isinf(self.dof).all()):
-            chi2 = 2 * torch._standard_gamma((self.dof / 2).expand(shape), generator=generator)
-            noise = noise * ((self.dof - 2) / chi2).sqrt()
+        shape = (n, self.mean.shape[-1])
+        there, dtype = generator.device, self.mean.dtype
+        noise = torch.randn(shape, generator=generator, dtype=dtype, device=there)
+        if not self.gaussian:
+            dof = self.dof.to(there, dtype)
+            chi2 = 2 * torch._standard_gamma((dof / 2).expand(shape), generator=generator)
+            noise = noise * ((dof - 2) / chi2).sqrt()
         return self.mean + (self.delta + self.rho).sqrt() * noise.to(self.mean.device)
 
-    def _beta(self, seen: Moments) -> Tensor:
+    def _beta(self, n: float | Tensor, mean: Tensor, scatter: Tensor) -> Tensor:
         """(z - mean)' K^-1 (z - mean) of each dimension.
 
         = scatter / delta + n (zbar - mean)^2 / (delta + n rho)
         """
-        n = seen.count
-        return seen.scatter / self.delta + n * (seen.mean - self.mean).square() / (
-            self.delta + n * self.rho
-        )
+        return scatter / self.delta + n * (mean - self.mean).square() / (self.delta + n * self.rho)

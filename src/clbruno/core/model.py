@@ -84,29 +84,29 @@ class Model:
 
     def _forward(self, scaled: Tensor, context: Context | None) -> tuple[Tensor, Tensor]:
         """The flow, wherever it is, on rows of the main memory."""
-        z, ladj = self.flow(scaled.to(self.device), context)
-        return z.cpu(), ladj.cpu()
+        z, ladj = self.flow(scaled.to(self._like), context)
+        return z.double().cpu(), ladj.double().cpu()
 
-    @property
-    def device(self) -> torch.device:
-        """Where the flow is; all else is in main memory."""
+    @cached_property
+    def _like(self) -> Tensor:
+        """Tells where the flow is and in which precision; all else is in main memory, float64."""
         tensors = [*self.flow.parameters(), *self.flow.buffers()]
-        return tensors[0].device if tensors else torch.device("cpu")
+        return tensors[0] if tensors else torch.zeros((), dtype=torch.float64)
 
-    def placed(self, device: torch.device) -> "Model":
+    def placed(self, device: torch.device, dtype: torch.dtype = torch.float64) -> "Model":
         """The same model with a copy of its flow and its contexts on a device."""
         flow, embedding = copy.deepcopy((self.flow, self.embedding))
         return replace(
             self,
-            flow=flow.to(device),
-            embedding=None if embedding is None else embedding.to(device),
+            flow=flow.to(device, dtype),
+            embedding=None if embedding is None else embedding.to(device, dtype),
         )
 
     def context(self, cells: Tensor) -> Context | None:
         """The flow's context for rows of these cells; None for a label-free flow."""
         if self.embedding is None:
             return None
-        return Context(self.embedding(), cells.to(self.device))
+        return Context(self.embedding(), cells.to(self._like.device))
 
     def posterior(self, x: Tensor) -> Posterior:
         """Bayes' rule for a chunk of raw rows."""
@@ -142,13 +142,17 @@ class Model:
 
     def sample_latent(self, cells: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """z ~ p(z | cell, data) and the scaled x = f^-1(z; cell), where the flow is."""
+        like = self._like
+        if like.device != generator.device:  # draw there too: what is drawn need not travel
+            seed = int(torch.randint(2**62, (), generator=generator))
+            generator = torch.Generator(like.device).manual_seed(seed)
         with torch.no_grad():
-            z = self.latent.sample(cells, generator).to(self.device)
+            z = self.latent.sample(cells, generator).to(like)
             return z, self.flow.inverse(z, self.context(cells))
 
     def sample(self, cells: Tensor, generator: torch.Generator) -> Tensor:
         """Rows drawn from the predictive of each entry of `cells`, in the units of the data."""
-        return self.scaler.inverse(self.sample_latent(cells, generator)[1].cpu())
+        return self.scaler.inverse(self.sample_latent(cells, generator)[1].double().cpu())
 
     def draw(
         self, n: int, task: Name | None, label: Name | None, generator: torch.Generator

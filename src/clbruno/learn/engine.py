@@ -104,7 +104,7 @@ def _learned(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None
     else:
         student, base = Student.of(old, registry, generator), old.latent
         if recipe.replay:
-            there = old.placed(lesson.device)
+            there = old.placed(lesson.device, torch.float32)
             teacher = Teacher(there, recipe.replay, recipe.replay_per_task)
     student = student.to(lesson.device)
     increment = Increment(recipe, registry, student, base, new, held, teacher, rng, generator)
@@ -130,8 +130,8 @@ def _learned(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None
         versions=versions(),
         seconds=round(time.perf_counter() - began, 3),
         epochs=epochs,
-        before={} if old is None else held_back_figures(old, held),
-        after=held_back_figures(trial, held),
+        before={} if old is None else held_back_figures(old.placed(lesson.device), held),
+        after=held_back_figures(trial.placed(lesson.device), held),
         small=small,
     )
     return replace(model, log=(record,) if old is None else (*old.log, record))

@@ -1,44 +1,30 @@
 """The three terms of the loss, by the paper's equation numbers, over exchangeable groups."""
 
 import math
-from collections.abc import Mapping
 
 import torch
 from torch import Tensor
 
 from clbruno.core.coupling import Context
 from clbruno.core.flow import Flow
-from clbruno.core.latent import Latent
+from clbruno.learn.laws import Laws
 from clbruno.learn.replay import Replay
 
-Laws = Mapping[int, Latent]
-"""The law of each exchangeable group: a task for the paper's latent, a cell for ours."""
 
+def likelihood(z: Tensor, ladj: Tensor, group: Tensor, laws: Laws) -> Tensor:
+    """L, eq. 3, and its form given old samples, eq. 8, of rows that the flow maps to z:
 
-def likelihood(flow: Flow, x: Tensor, context: Context | None, group: Tensor, laws: Laws) -> Tensor:
-    """L, eq. 3, and its form given old samples, eq. 8:
-
-    - sum_groups log p(z_1, .., z_n | laws of the group) - sum_i log|det df/dx_i|
+    - sum_groups log p(z_1, .., z_n | law of the group) - sum_i log|det df/dx_i|
     """
-    z, ladj = flow.forward(x, context)
-    total = -ladj.sum()
-    for each in group.unique().tolist():
-        total = total + laws[each].nll_of(z[group == each])
-    return total
+    return laws.nll(z, group) - ladj.sum()
 
 
-def retention(
-    flow: Flow, replay: Replay, context: Context | None, group: Tensor, laws: Laws
-) -> Tensor:
+def retention(z: Tensor, ladj: Tensor, group: Tensor, laws: Laws) -> Tensor:
     """L', eq. 6: pseudo-data, each on its own, under the old predictive laws.
 
     - sum_j log p_old(f(x'_j)) - sum_j log|det df/dx'_j|
     """
-    z, ladj = flow.forward(replay.x, context)
-    total = -ladj.sum()
-    for each in group.unique().tolist():
-        total = total - laws[each].log_prob(z[group == each]).sum()
-    return total
+    return -laws.log_prob(z, group) - ladj.sum()
 
 
 def functional(flow: Flow, replay: Replay, context: Context | None) -> Tensor:

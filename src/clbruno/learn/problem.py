@@ -1,9 +1,8 @@
 """One update as an optimisation problem: which laws score which rows, and the held-back score."""
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, fields, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TypeVar
 
 import numpy as np
 import torch
@@ -11,17 +10,19 @@ from torch import Tensor
 
 from clbruno.config import Recipe
 from clbruno.core.cells import CellLatent, ClassLatent, TaskLatent
+from clbruno.core.conjugate import NormalInverseWishart
+from clbruno.core.latent import ExchangeableGaussian
 from clbruno.core.moments import Moments
-from clbruno.learn.batch import ROWS, Batch
-from clbruno.learn.objective import Laws, functional, likelihood, retention, temperature_of
+from clbruno.learn.batch import Batch
+from clbruno.learn.laws import Laws, LawsByGroup, StackedLaws
+from clbruno.learn.objective import functional, likelihood, retention, temperature_of
 from clbruno.learn.replay import Replay, Teacher
+from clbruno.learn.rows import Rows
 from clbruno.learn.student import Student
 from clbruno.registry import Registry
 
-Law = TypeVar("Law")
-
-SCORE_ROWS = 512
-"""Replayed rows behind a held-back score."""
+HELD_ROWS = 16_384
+"""Rows behind a held-back score."""
 
 
 def moments_of(student: Student, batch: Batch, *, full: bool) -> dict[int, Moments]:
@@ -65,36 +66,34 @@ class Increment:
     rng: np.random.Generator
     generator: torch.Generator
 
-    def __post_init__(self) -> None:
-        cells = self.registry.task_of_cell if self.recipe.latent == "task" else range(10**9)
-        groups = [cells[cell] for cell in range(len(self.registry.cells))]
-        self._group = torch.tensor(groups)
+    @property
+    def recordable(self) -> bool:
+        """The class latent's laws follow the student from epoch to epoch."""
+        return self.recipe.latent == "task"
 
-    @cached_property
-    def _like(self) -> Tensor:
-        return next(iter(self.student.parameters()))
+    def inputs(self) -> Iterator[tuple[Tensor, ...]]:
+        """New rows and their cells, and pseudo-data where there is a teacher, step by step."""
+        if isinstance(self.base, ClassLatent):
+            self._laws_of_epoch = self._laws_of_cells()
+        for new in self._new.shuffled(self.recipe.batch_size, self.rng):
+            yield new if self._pseudo_data is None else (*new, *next(self._pseudo_data))
 
-    @cached_property
-    def _old_laws(self) -> Laws:
-        return self._cast(self._laws_before())
-
-    @cached_property
-    def _exam(self) -> Replay | None:
-        return self.teacher.draw(self.generator) if self.teacher else None
-
-    def losses(self) -> Iterator[Tensor]:
-        """(L + alpha_1 L' + alpha_2 R) per number of the new rows, eq. 5 and 8, step by step."""
-        fixed = None if self.recipe.latent == "task" else self._laws_of_cells()
-        for x, cell in self.new.shuffled(self.recipe.batch_size, self.rng):
-            laws = self._laws_of_tasks() if fixed is None else fixed
-            x, cell = x.to(self._like), cell.to(self._like.device)
-            context = self.student.context(cell)
-            loss = likelihood(self.student.flow, x, context, self._group_of(cell), laws)
-            if self.teacher is not None:
-                loss = loss + self._regularisers(
-                    self._cast_replay(self.teacher.draw(self.generator))
-                )
-            yield loss / x.numel()
+    def loss(self, *inputs: Tensor) -> Tensor:
+        """(L + alpha_1 L' + alpha_2 R) per number of the new rows, eq. 5 and 8."""
+        x, cell, *pseudo = inputs
+        laws = self._laws_of_tasks() if isinstance(self.base, TaskLatent) else self._laws_of_epoch
+        flow, n = self.student.flow, len(x)
+        if not pseudo:
+            z, ladj = flow(x, self.student.context(cell))
+            return likelihood(z, ladj, self._group[cell], laws) / x.numel()
+        replay = Replay(*pseudo)
+        both = torch.cat((cell, replay.cell))
+        context = self.student.context(both)
+        z, ladj = flow(torch.cat((x, replay.x)), context)
+        group = self._group[both]
+        total = likelihood(z[:n], ladj[:n], group[:n], laws)
+        total = total + self._regularisers(z[n:], ladj[n:], group[n:], replay)
+        return total / x.numel()
 
     def score(self) -> float:
         """How well the present student answers on the held-back rows; lower is better.
@@ -102,10 +101,10 @@ class Increment:
         Task latent: the loss itself, each held-back row given all training rows. Class latent:
         the log-loss of p(cell | x) at its best temperature, on held-back and on replayed rows.
         """
+        if isinstance(self.base, TaskLatent):
+            return self._held_likelihood()
         latent = self.latent_with(self.moments(self.new))
-        if isinstance(latent, TaskLatent):
-            return self._held_likelihood(latent)
-        loss = self._held_log_loss(latent, *self._held_rows())
+        loss = self._held_log_loss(latent, *self._held)
         if self._exam is not None:
             loss += self.recipe.alpha_1 * self._held_log_loss(latent, self._exam.x, self._exam.cell)
         return loss
@@ -124,28 +123,68 @@ class Increment:
             base = base.with_covariances(nu.double().cpu(), rho.double().cpu())
         return base.learned(new, self.registry.task_of_cell)
 
-    def _regularisers(self, replay: Replay) -> Tensor:
+    def _regularisers(self, z: Tensor, ladj: Tensor, group: Tensor, replay: Replay) -> Tensor:
+        """alpha_1 L' + alpha_2 R, given the pseudo-data's present latents."""
         context = self.student.context(replay.cell)
-        group = self._group_of(replay.cell)
-        flow, recipe = self.student.flow, self.recipe
-        total = recipe.alpha_1 * retention(flow, replay, context, group, self._old_laws)
-        return total + recipe.alpha_2 * functional(flow, replay, context)
+        total = self.recipe.alpha_1 * retention(z, ladj, group, self._old_laws)
+        return total + self.recipe.alpha_2 * functional(self.student.flow, replay, context)
 
-    def _laws_before(self) -> Laws:
+    @cached_property
+    def _like(self) -> Tensor:
+        """Tells the precision and the device of what is trained."""
+        return next(iter(self.student.parameters()))
+
+    @cached_property
+    def _group(self) -> Tensor:
+        """The exchangeable group of each cell."""
+        cells = range(len(self.registry.cells))
+        tasks = self.registry.task_of_cell if self.recipe.latent == "task" else cells
+        return torch.tensor(tasks, device=self._like.device)
+
+    @cached_property
+    def _new(self) -> Rows:
+        return Rows(self.new, self._like)
+
+    @cached_property
+    def _held(self) -> tuple[Tensor, Tensor]:
+        batch = self.held if len(self.held) else self.new
+        return Rows(batch, self._like).first(HELD_ROWS)
+
+    @cached_property
+    def _pseudo_data(self) -> Iterator[Replay] | None:
+        return self.teacher.draws(self.generator) if self.teacher else None
+
+    @cached_property
+    def _exam(self) -> Replay | None:
+        return self.teacher.draw(self.generator) if self.teacher else None
+
+    @cached_property
+    def _old_laws(self) -> Laws:
         """The predictive law of every group that the teacher knows."""
         if isinstance(self.base, TaskLatent):
-            return dict(enumerate(self.base.predictive))
-        return dict(enumerate(self.base.laws)) if self.base.moments else {}
+            assert self.base.moments
+            return StackedLaws(ExchangeableGaussian.stack(self.base.predictive).to(self._like))
+        return LawsByGroup(self._old_laws_of_cells)
+
+    @cached_property
+    def _old_laws_of_cells(self) -> dict[int, NormalInverseWishart]:
+        assert isinstance(self.base, ClassLatent)
+        if not self.base.moments:
+            return {}
+        return {cell: self._cast(law) for cell, law in enumerate(self.base.laws)}
 
     def _laws_of_tasks(self) -> Laws:
         """Known tasks given what was seen of them; new tasks by the covariances being trained."""
-        assert isinstance(self.base, TaskLatent)
         assert self.student.covariances is not None
-        nu, rho = self.student.covariances()
-        known = len(self.base.moments)
-        latent = self.base.with_covariances(nu, rho)
-        new = {task: latent.prior(task) for task in range(known, len(self.registry.tasks))}
-        return {**self._old_laws, **new}
+        rho, delta = self.student.covariances.new()
+        dof = torch.tensor(self.recipe.dof, dtype=rho.dtype)
+        if not dof.isinf():
+            dof = dof.to(rho.device).expand(len(rho), 1)
+        new = ExchangeableGaussian(torch.zeros_like(rho), rho, delta, dof)
+        if not self.base.moments:
+            return StackedLaws(new)
+        assert isinstance(self._old_laws, StackedLaws)
+        return StackedLaws(self._old_laws.stack.joined(new))
 
     def _laws_of_cells(self) -> Laws:
         """Known cells given what was seen of them; new cells by the prior pooled over all.
@@ -155,54 +194,34 @@ class Increment:
         """
         latent = self.latent_with(self.moments(self.new))
         assert isinstance(latent, ClassLatent)
+        known = self._old_laws_of_cells
         new = {
-            cell: latent.blank(latent.task_of_cell[cell])
+            cell: self._cast(latent.blank(latent.task_of_cell[cell]))
             for cell in self.new.cells
-            if cell not in self._old_laws
+            if cell not in known
         }
-        return {**self._old_laws, **self._cast(new)}
+        return LawsByGroup({**known, **new})
 
-    def _held_rows(self) -> tuple[Tensor, Tensor]:
-        batch = self.held if len(self.held) else self.new
-        return batch.take(np.arange(min(len(batch), 4 * ROWS)))
-
-    def _held_likelihood(self, latent: TaskLatent) -> float:
-        x, cell = self._held_rows()
-        x, cell = x.to(self._like), cell.to(self._like.device)
-        laws = self._cast(dict(enumerate(latent.predictive)))
+    def _held_likelihood(self) -> float:
+        x, cell = self._held
         with torch.no_grad():
-            context = self.student.context(cell)
-            rows = Replay(x, x, cell)
-            loss = (
-                retention(self.student.flow, rows, context, self._group_of(cell), laws) / x.numel()
-            )
+            latent = self.latent_with(self._new.moments(self.student))
+            assert isinstance(latent, TaskLatent)
+            laws = StackedLaws(ExchangeableGaussian.stack(latent.predictive).to(self._like))
+            z, ladj = self.student.flow(x, self.student.context(cell))
+            loss = retention(z, ladj, self._group[cell], laws) / x.numel()
             if self._exam is not None:
-                loss = (
-                    loss + self._regularisers(self._cast_replay(self._exam)) / self._exam.x.numel()
-                )
+                exam = self._exam
+                z, ladj = self.student.flow(exam.x, self.student.context(exam.cell))
+                terms = self._regularisers(z, ladj, self._group[exam.cell], exam)
+                loss = loss + terms / exam.x.numel()
         return float(loss)
 
     def _held_log_loss(self, latent: CellLatent, x: Tensor, cell: Tensor) -> float:
         z = self.student.z_of(x, cell)
         log_prob = latent.log_prob(z, range(len(self.registry.cells)))
-        return temperature_of(log_prob, cell)[1]
+        return temperature_of(log_prob, cell.cpu())[1]
 
-    def _group_of(self, cell: Tensor) -> Tensor:
-        return self._group.to(cell.device)[cell]
-
-    def _cast_replay(self, replay: Replay) -> Replay:
-        like = self._like
-        return Replay(replay.z.to(like), replay.x.to(like), replay.cell.to(like.device))
-
-    def _cast(self, laws: Mapping[int, Law]) -> dict[int, Law]:
-        """The laws in the precision and on the device of the student."""
-        return {group: _to(law, lambda t: t.to(self._like)) for group, law in laws.items()}
-
-
-def _to(law: Law, move: Callable[[Tensor], Tensor]) -> Law:
-    tensors = {
-        field.name: move(getattr(law, field.name))
-        for field in fields(law)  # type: ignore[arg-type]
-        if isinstance(getattr(law, field.name), Tensor)
-    }
-    return replace(law, **tensors)  # type: ignore[type-var]
+    def _cast(self, law: NormalInverseWishart) -> NormalInverseWishart:
+        """The law in the precision and on the device of the student."""
+        return replace(law, mean=law.mean.to(self._like), scale=law.scale.to(self._like))

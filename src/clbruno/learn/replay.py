@@ -1,5 +1,6 @@
 """Generative replay: a frozen teacher draws pseudo-data from the posterior predictive."""
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -7,6 +8,9 @@ import torch
 from torch import Tensor
 
 from clbruno.core.model import Model
+
+BLOCK = 4096
+"""Pseudo-samples that are drawn at a time, for as many steps as they serve."""
 
 
 class Replay(NamedTuple):
@@ -33,15 +37,27 @@ class Teacher:
     per_task: bool
 
     def draw(self, generator: torch.Generator) -> Replay:
-        """Fresh pseudo-data, in float64 and scaled units; z and x where the model's flow is."""
-        if self.per_task:
-            tasks = range(len(self.model.registry.tasks))
-            parts = [self.model.draw_cells(self.size, task, generator) for task in tasks]
-            cells = torch.cat(parts)
-        else:
-            cells = balanced(len(self.model.registry.cells), self.size, generator)
+        """Fresh pseudo-data in scaled units, in the precision and where the model's flow is."""
+        return self._of(self._cells(generator), generator)
+
+    def draws(self, generator: torch.Generator) -> Iterator[Replay]:
+        """Fresh pseudo-data again and again; many draws share one pass of the inverse flow."""
+        while True:
+            first = self._cells(generator)
+            more = [self._cells(generator) for _ in range(BLOCK // len(first) - 1)]
+            block = self._of(torch.cat([first, *more]), generator)
+            yield from map(Replay, *(part.split(len(first)) for part in block))
+
+    def _of(self, cells: Tensor, generator: torch.Generator) -> Replay:
         z, x = self.model.sample_latent(cells, generator)
-        return Replay(z, x, cells)
+        return Replay(z, x, cells.to(z.device))
+
+    def _cells(self, generator: torch.Generator) -> Tensor:
+        names = self.model.registry
+        if not self.per_task:
+            return balanced(len(names.cells), self.size, generator)
+        tasks = range(len(names.tasks))
+        return torch.cat([self.model.draw_cells(self.size, task, generator) for task in tasks])
 
 
 def balanced(cells: int, size: int, generator: torch.Generator) -> Tensor:

@@ -36,9 +36,12 @@ class Covariances(nn.Module):
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """`(nu, rho)`, each of shape `(tasks, D)`."""
-        rho = softplus(self.raw_rho)
-        nu = rho + softplus(self.raw_delta)
-        return torch.cat((self.old_nu, nu)), torch.cat((self.old_rho, rho))
+        rho, delta = self.new()
+        return torch.cat((self.old_nu, rho + delta)), torch.cat((self.old_rho, rho))
+
+    def new(self) -> tuple[Tensor, Tensor]:
+        """`(rho, delta)` of the new tasks alone."""
+        return softplus(self.raw_rho), softplus(self.raw_delta)
 
 
 class Student(nn.Module):

@@ -17,12 +17,24 @@ CLIP = 5.0
 FALLS, FALL = 3, 0.25
 """How often the learning rate falls, and to which part of it."""
 
+WARM = 3
+"""Steps before a GPU records one: kernels and the optimiser's state are made in them."""
+
 
 class Problem(Protocol):
     """What is optimised."""
 
-    def losses(self) -> Iterator[Tensor]:
-        """The losses of one epoch's steps, each computed when it is asked for."""
+    @property
+    def recordable(self) -> bool:
+        """Whether `loss` reads nothing but its inputs, the parameters and what never changes."""
+        ...
+
+    def inputs(self) -> Iterator[tuple[Tensor, ...]]:
+        """What each step of one epoch learns from, of the same shapes in every step."""
+        ...
+
+    def loss(self, *inputs: Tensor) -> Tensor:
+        """The loss of a step."""
         ...
 
     def score(self) -> float:
@@ -60,34 +72,89 @@ def train(
     Returns:
         the epoch of the best score; 0 if that was before the first.
     """
-    optimiser = torch.optim.Adam(module.parameters(), lr=learning_rate)
+    step = Step(module, problem, learning_rate)
     best, best_epoch, kept = problem.score(), 0, copy.deepcopy(module.state_dict())
     falls, last = 0, 0
     for number in range(1, max_epochs + 1):
-        total, steps = 0.0, 0
-        for loss in problem.losses():
-            optimiser.zero_grad(set_to_none=True)
-            loss.backward()
-            norm = nn.utils.clip_grad_norm_(module.parameters(), CLIP)
-            if not math.isfinite(float(loss.detach() + norm)):
-                raise TrainingError(
-                    f"the loss became {float(loss.detach())} with a gradient of norm "
-                    f"{float(norm)} in epoch {number}; the model is unchanged. Look for extreme "
-                    "values in the data, or lower learning_rate"
-                )
-            optimiser.step()
-            total, steps = total + float(loss.detach()), steps + 1
+        steps = 0
+        for inputs in problem.inputs():
+            step(inputs)
+            steps += 1
+            if step.record is None:  # else the host would wait for the GPU
+                _refuse_no_number(step, number)
+        _refuse_no_number(step, number)
+        loss = float(step.sums[0])
+        step.sums.zero_()
         score = problem.score()
         if score < best:
             best, best_epoch, kept = score, number, copy.deepcopy(module.state_dict())
             last = number
-        on_epoch(Epoch(number, max_epochs, total / max(steps, 1), score, best))
+        on_epoch(Epoch(number, max_epochs, loss / max(steps, 1), score, best))
         if number - last >= patience:
             if falls == FALLS:
                 break
             falls, last = falls + 1, number
             module.load_state_dict(kept)
-            rate = learning_rate * FALL**falls
-            optimiser = torch.optim.Adam(module.parameters(), lr=rate)
+            step = Step(module, problem, learning_rate * FALL**falls)
     module.load_state_dict(kept)
     return best_epoch
+
+
+def _refuse_no_number(step: "Step", epoch: int) -> None:
+    loss, norm = step.sums.tolist()
+    if not math.isfinite(loss + norm):
+        raise TrainingError(
+            f"the loss became {loss} with a gradient of norm {norm} in epoch {epoch}; the model "
+            "is unchanged. Look for extreme values in the data, or lower learning_rate"
+        )
+
+
+class Step:
+    """One step of Adam on a problem, and the sums of the losses and of the gradients' norms.
+
+    On a GPU the launches of so many small kernels would take longer than the kernels, so a step
+    is recorded once, whole, and played back without the host ever waiting; where that fails,
+    steps go on one by one.
+    """
+
+    def __init__(self, module: nn.Module, problem: Problem, rate: float) -> None:
+        self.parameters = list(module.parameters())
+        self.problem = problem
+        device = self.parameters[0].device
+        on_gpu = device.type == "cuda"
+        self.optimiser = torch.optim.Adam(self.parameters, rate, fused=True, capturable=on_gpu)
+        self.sums = torch.zeros(2, dtype=torch.float64, device=device)
+        self.left = WARM if on_gpu and problem.recordable else math.inf
+        self.record: tuple[torch.cuda.CUDAGraph, tuple[Tensor, ...]] | None = None
+
+    def __call__(self, inputs: tuple[Tensor, ...]) -> None:
+        """Take one step."""
+        if self.left == 0 and self.record is None:
+            self.left = math.inf
+            self._record(inputs)
+        if self.record is None:
+            self.left -= 1
+            self._take(inputs)
+            return
+        graph, places = self.record
+        for place, value in zip(places, inputs, strict=True):
+            place.copy_(value)
+        graph.replay()
+
+    def _take(self, inputs: tuple[Tensor, ...]) -> None:
+        self.optimiser.zero_grad(set_to_none=True)
+        loss = self.problem.loss(*inputs)
+        loss.backward()
+        norm = nn.utils.clip_grad_norm_(self.parameters, CLIP)
+        self.optimiser.step()
+        self.sums += torch.stack((loss.detach(), norm))
+
+    def _record(self, inputs: tuple[Tensor, ...]) -> None:
+        places = tuple(value.clone() for value in inputs)
+        graph = torch.cuda.CUDAGraph()
+        try:
+            with torch.cuda.graph(graph):
+                self._take(places)
+        except RuntimeError:
+            return
+        self.record = graph, places

@@ -1,0 +1,89 @@
+"""Rows of a batch as training needs them: scaled, in its precision, where the flow is."""
+
+from collections.abc import Iterator
+from functools import cached_property
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import Tensor
+
+from clbruno.core.moments import Moments
+from clbruno.learn.batch import ROWS, Batch
+from clbruno.learn.student import Student
+
+KEPT = 2**25
+"""Most numbers that stay, 128 MB in float32; larger batches are read again in every epoch."""
+
+
+class Rows:
+    """The rows of a batch and their cells on the device that trains.
+
+    Args:
+        batch: where they are read from.
+        like: tells the precision and the device.
+    """
+
+    def __init__(self, batch: Batch, like: Tensor) -> None:
+        self.batch = batch
+        self.like = like
+        self.kept = batch.x.shape[1] * len(batch) <= KEPT
+
+    def take(self, at: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        """Some rows, in any order."""
+        if self.kept:
+            index = torch.from_numpy(at).to(self.like.device)
+            return self._all[0][index], self._all[1][index]
+        ascending = np.sort(at)  # as a file is read best
+        x, cell = self._read(ascending)
+        index = torch.from_numpy(np.searchsorted(ascending, at)).to(self.like.device)
+        return x[index], cell[index]
+
+    def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+        """One pass in random order by exchangeable subsequences, at most `size` rows each.
+
+        All have the same length; the few rows that this leaves over wait for the next pass.
+        """
+        order = rng.permutation(len(self.batch))
+        steps = -(-len(order) // size)
+        length = len(order) // steps
+        block = length * max(1, ROWS // length)
+        for start in range(0, length * steps, block):
+            x, cell = self.take(order[start : min(start + block, length * steps)])
+            yield from zip(x.split(length), cell.split(length), strict=True)
+
+    def first(self, most: int) -> tuple[Tensor, Tensor]:
+        """The first rows, `most` of them at most."""
+        return self.take(np.arange(min(len(self.batch), most)))
+
+    def moments(self, student: Student) -> dict[int, Moments]:
+        """Statistics of each cell per dimension under the student, in one pass over all rows.
+
+        Sums are float64, but which rows share a sum depends on where they lie: good enough to
+        score an epoch, not to be kept.
+        """
+        total: dict[int, Moments] = {}
+        for start in range(0, len(self.batch), ROWS):
+            x, cell = self.take(np.arange(start, min(start + ROWS, len(self.batch))))
+            z = student.flow(x, student.context(cell))[0].double()
+            names, place = cell.unique(return_inverse=True)
+            member = torch.nn.functional.one_hot(place, len(names)).double()
+            n = member.sum(0)
+            mean = member.mT @ z / n[:, None]
+            scatter = member.mT @ (z - member @ mean).square()
+            for at, each in enumerate(names.tolist()):
+                new = Moments(float(n[at]), mean[at].cpu(), scatter[at].cpu())
+                total[each] = total[each].merge(new) if each in total else new
+        return total
+
+    @cached_property
+    def _all(self) -> tuple[Tensor, Tensor]:
+        parts = [
+            self._read(np.arange(start, min(start + ROWS, len(self.batch))))
+            for start in range(0, len(self.batch), ROWS)
+        ]
+        return torch.cat([x for x, _ in parts]), torch.cat([cell for _, cell in parts])
+
+    def _read(self, at: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
+        x, cell = self.batch.take(at)
+        return x.to(self.like), cell.to(self.like.device)
