@@ -12,6 +12,7 @@ from pathlib import Path
 from benchmarks import bulk, outliers, report, runner
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.methods import METHODS
+from benchmarks.speed import command
 
 NAMES = (*EXPERIMENTS, *outliers.FOUND_IN)
 FIXED = ("cifar100", "mnist")
@@ -74,7 +75,10 @@ def parser() -> argparse.ArgumentParser:
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what the command line asks for; 2 where the user has something to mend."""
-    asked = parser().parse_args(arguments)
+    words = list(sys.argv[1:] if arguments is None else arguments)
+    if words[:1] == ["speed"]:
+        return command.main(words[1:])
+    asked = parser().parse_args(words)
     if asked.name == ["report"]:
         report.write(asked.results or runner.RESULTS)
         return 0

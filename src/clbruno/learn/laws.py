@@ -63,8 +63,8 @@ class StackedLaws:
         n = A' 1,  mean = A' z / n,  scatter = A' (z - A mean)^2
         """
         groups = torch.arange(len(self.stack.mean), device=group.device)
-        member = (group[:, None] == groups).to(z.dtype)
-        n = member.sum(0)[:, None]
+        member = (group.unsqueeze(1) == groups).to(z.dtype)
+        n = member.sum(0).unsqueeze(1)
         mean = member.mT @ z / n.clamp(min=1)
         scatter = member.mT @ (z - member @ mean).square()
         return self.stack.nll_of_sums(n, mean, scatter)

@@ -82,18 +82,19 @@ class Increment:
         """(L + alpha_1 L' + alpha_2 R) per number of the new rows, eq. 5 and 8."""
         x, cell, *pseudo = inputs
         laws = self._laws_of_tasks() if isinstance(self.base, TaskLatent) else self._laws_of_epoch
-        flow, n = self.student.flow, len(x)
+        flow = self.student.flow
         if not pseudo:
             z, ladj = flow(x, self.student.context(cell))
-            return likelihood(z, ladj, self._group[cell], laws) / x.numel()
+            return likelihood(z, ladj, self._group.index_select(0, cell), laws) / x.numel()
         replay = Replay(*pseudo)
         both = torch.cat((cell, replay.cell))
-        context = self.student.context(both)
-        z, ladj = flow(torch.cat((x, replay.x)), context)
-        group = self._group[both]
-        total = likelihood(z[:n], ladj[:n], group[:n], laws)
-        total = total + self._regularisers(z[n:], ladj[n:], group[n:], replay)
-        return total / x.numel()
+        z, ladj = flow(torch.cat((x, replay.x)), self.student.context(both))
+        sizes, group = (len(x), len(replay.x)), self._group.index_select(0, both)
+        (z, z_old), (ladj, ladj_old), (group, group_old) = (
+            part.split(sizes) for part in (z, ladj, group)
+        )
+        total = likelihood(z, ladj, group, laws)
+        return (total + self._regularisers(z_old, ladj_old, group_old, replay)) / x.numel()
 
     def score(self) -> float:
         """How well the present student answers on the held-back rows; lower is better.
@@ -173,14 +174,19 @@ class Increment:
             return {}
         return {cell: self._cast(law) for cell, law in enumerate(self.base.laws)}
 
+    @cached_property
+    def _dof(self) -> Tensor:
+        """The degrees of freedom of the new tasks' stack."""
+        assert self.student.covariances is not None
+        dof = torch.tensor(self.recipe.dof, dtype=self._like.dtype)
+        shape = (len(self.student.covariances.raw_rho), 1)
+        return dof if dof.isinf() else dof.to(self._like.device).expand(shape)
+
     def _laws_of_tasks(self) -> Laws:
         """Known tasks given what was seen of them; new tasks by the covariances being trained."""
         assert self.student.covariances is not None
         rho, delta = self.student.covariances.new()
-        dof = torch.tensor(self.recipe.dof, dtype=rho.dtype)
-        if not dof.isinf():
-            dof = dof.to(rho.device).expand(len(rho), 1)
-        new = ExchangeableGaussian(torch.zeros_like(rho), rho, delta, dof)
+        new = ExchangeableGaussian(torch.zeros_like(rho), rho, delta, self._dof)
         if not self.base.moments:
             return StackedLaws(new)
         assert isinstance(self._old_laws, StackedLaws)

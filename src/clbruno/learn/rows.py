@@ -7,8 +7,9 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
+from torch.nn.functional import one_hot
 
-from clbruno.core.moments import Moments
+from clbruno.core.moments import Moments, merged
 from clbruno.learn.batch import ROWS, Batch
 from clbruno.learn.student import Student
 
@@ -67,13 +68,13 @@ class Rows:
             x, cell = self.take(np.arange(start, min(start + ROWS, len(self.batch))))
             z = student.flow(x, student.context(cell))[0].double()
             names, place = cell.unique(return_inverse=True)
-            member = torch.nn.functional.one_hot(place, len(names)).double()
+            member = one_hot(place, len(names)).double()
             n = member.sum(0)
             mean = member.mT @ z / n[:, None]
             scatter = member.mT @ (z - member @ mean).square()
-            for at, each in enumerate(names.tolist()):
-                new = Moments(float(n[at]), mean[at].cpu(), scatter[at].cpu())
-                total[each] = total[each].merge(new) if each in total else new
+            sums = zip(n.tolist(), mean.cpu(), scatter.cpu(), strict=True)
+            parts = dict(zip(names.tolist(), (Moments(*each) for each in sums), strict=True))
+            total = merged(total, parts)
         return total
 
     @cached_property

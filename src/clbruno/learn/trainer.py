@@ -125,21 +125,28 @@ class Step:
         self.optimiser = torch.optim.Adam(self.parameters, rate, fused=True, capturable=on_gpu)
         self.sums = torch.zeros(2, dtype=torch.float64, device=device)
         self.left = WARM if on_gpu and problem.recordable else math.inf
+        self.side = torch.cuda.Stream(device) if on_gpu else None
+        self.failure: RuntimeError | None = None
         self.record: tuple[torch.cuda.CUDAGraph, tuple[Tensor, ...]] | None = None
 
     def __call__(self, inputs: tuple[Tensor, ...]) -> None:
         """Take one step."""
-        if self.left == 0 and self.record is None:
+        if self.left == 0:
             self.left = math.inf
             self._record(inputs)
-        if self.record is None:
-            self.left -= 1
+        if self.record is not None:
+            graph, places = self.record
+            for place, value in zip(places, inputs, strict=True):
+                place.copy_(value)
+            graph.replay()
+        elif self.side is None:
             self._take(inputs)
-            return
-        graph, places = self.record
-        for place, value in zip(places, inputs, strict=True):
-            place.copy_(value)
-        graph.replay()
+        else:  # where it will be recorded: what a stream needs is made when it is first used
+            self.left -= 1
+            self.side.wait_stream(torch.cuda.current_stream())
+            with torch.cuda.stream(self.side):
+                self._take(inputs)
+            torch.cuda.current_stream().wait_stream(self.side)
 
     def _take(self, inputs: tuple[Tensor, ...]) -> None:
         self.optimiser.zero_grad(set_to_none=True)
@@ -153,8 +160,9 @@ class Step:
         places = tuple(value.clone() for value in inputs)
         graph = torch.cuda.CUDAGraph()
         try:
-            with torch.cuda.graph(graph):
+            with torch.cuda.graph(graph, stream=self.side):
                 self._take(places)
-        except RuntimeError:
+        except RuntimeError as error:
+            self.failure = error
             return
         self.record = graph, places

@@ -1,0 +1,1 @@
+"""How fast, against what: ratios within one run, correctness checked first."""
