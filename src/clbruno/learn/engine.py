@@ -106,6 +106,9 @@ def _learned(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None
         if recipe.replay:
             there = old.placed(lesson.device, torch.float32)
             teacher = Teacher(there, recipe.replay, recipe.replay_per_task)
+    if student.covariances is not None and len(student.covariances.raw_rho):
+        seen = moments_of(student, new, full=False)
+        student.covariances.start_from(seen, registry.task_of_cell)
     student = student.to(lesson.device)
     increment = Increment(recipe, registry, student, base, new, held, teacher, rng, generator)
     epochs = 0

@@ -1,7 +1,7 @@
 """What is trained during an update: a copy of the flow, its contexts, new tasks' covariances."""
 
 import copy
-import math
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
@@ -11,16 +11,19 @@ from clbruno.config import Recipe
 from clbruno.core.coupling import Context
 from clbruno.core.flow import CellEmbedding, CouplingFlow, FlowSequence, Whitening
 from clbruno.core.model import Model
+from clbruno.core.moments import Moments
 from clbruno.registry import Registry
 
-NEW_RHO, NEW_DELTA = 0.1, 0.9
-"""A new task's covariances start at nu = 1, as inputs are scaled, with a weak common part."""
+COMMON = 0.1
+"""A new task's rho starts at this share of its nu: a weak common part."""
 
 
 class Covariances(nn.Module):
     """nu and rho of every task: those of known tasks fixed, those of new ones trained.
 
     rho = softplus(a),  nu = rho + softplus(b),  so nu > rho > 0 whatever a and b are
+
+    A new task starts at nu = 1, as inputs are scaled, until `start_from` is told better.
     """
 
     old_nu: Tensor
@@ -31,8 +34,8 @@ class Covariances(nn.Module):
         self.register_buffer("old_nu", old_nu)
         self.register_buffer("old_rho", old_rho)
         shape = (new_tasks, old_nu.shape[1])
-        self.raw_rho = nn.Parameter(torch.full(shape, _inverse_softplus(NEW_RHO)))
-        self.raw_delta = nn.Parameter(torch.full(shape, _inverse_softplus(NEW_DELTA)))
+        self.raw_rho = nn.Parameter(_inverse_softplus(torch.full(shape, COMMON)))
+        self.raw_delta = nn.Parameter(_inverse_softplus(torch.full(shape, 1 - COMMON)))
 
     def forward(self) -> tuple[Tensor, Tensor]:
         """`(nu, rho)`, each of shape `(tasks, D)`."""
@@ -42,6 +45,23 @@ class Covariances(nn.Module):
     def new(self) -> tuple[Tensor, Tensor]:
         """`(rho, delta)` of the new tasks alone."""
         return softplus(self.raw_rho), softplus(self.raw_delta)
+
+    def start_from(self, seen: Mapping[int, Moments], task_of_cell: Sequence[int]) -> None:
+        """Start each new task at the spread of its rows within their cells, and a sample of one.
+
+        nu = (sum_k S_k + 1) / (sum_k (n_k - 1) + 1),   rho = 0.1 nu
+
+        Steps are of one size whatever the gradient: from a start far off, a training of a few
+        hundred steps never comes to the spread of the data.
+        """
+        known = len(self.old_nu)
+        with torch.no_grad():
+            for at in range(len(self.raw_rho)):
+                mine = [m for cell, m in seen.items() if task_of_cell[cell] == known + at]
+                scatter = sum((m.scatter for m in mine), torch.ones(()))
+                nu = (scatter / (sum(m.count - 1 for m in mine) + 1)).to(self.raw_rho)
+                self.raw_rho[at] = _inverse_softplus(COMMON * nu)
+                self.raw_delta[at] = _inverse_softplus((1 - COMMON) * nu)
 
 
 class Student(nn.Module):
@@ -119,5 +139,6 @@ def _grown(
     return embedding.grown(task_of_cell, len(registry.tasks), generator)
 
 
-def _inverse_softplus(value: float) -> float:
-    return math.log(math.expm1(value))
+def _inverse_softplus(value: Tensor) -> Tensor:
+    """log(exp(value) - 1), for any value above zero."""
+    return value + (-(-value).expm1()).log()
