@@ -50,8 +50,8 @@ def run(picture: str = "clbruno-demo.png", seeds: int = SEEDS) -> None:
     """
     console = Console()
     console.print(
-        "Five tasks of two digits each, learned one after another from sklearn's load_digits. No "
-        "sample is kept,\nand the task is never told: all digits seen so far compete."
+        "Five tasks of two digits each, learned one after another from sklearn's load_digits. "
+        "No sample is kept, and the task is never told: all digits seen so far compete."
     )
     began = time.perf_counter()
     with Progress(console=console, transient=True) as progress:

@@ -262,7 +262,8 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         _same_kind(b.registry.tasks[0], a.registry.tasks[0], "tasks")
         root = None if base is None else base._fitted()
         sites = Sites(a, b, root, names, columns[0].tolist())
-        merged = merge(sites, self._device())
+        with Progress(self.verbose, "merge", transient=True) as progress:
+            merged = merge(sites, self._device(), progress.on_epoch)
         self.model_ = merged.model
         return merged
 
@@ -351,6 +352,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         lesson = Lesson(x, tasks, labels, settings, self._seed(old), self._device())
         with Progress(self.verbose, f"update {1 if old is None else len(old.log) + 1}") as progress:
             model = learn(old, lesson, progress.on_epoch)
+            progress.on_end(model.log[-1])
         if old is None:
             self._start_with(model, table)
         self.model_ = model

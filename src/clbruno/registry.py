@@ -65,8 +65,8 @@ class Registry:
             return self.tasks.index(task)
         except ValueError:
             raise InputError(
-                f"unknown task {task!r}; known tasks: {_first(self.tasks)}. Learn it with "
-                "partial_fit(X, y, task=...), or leave `task` out to let the model tell the task"
+                f"unknown task {task!r}; known tasks: {_first(self.tasks)}. Learn it first, "
+                "or leave the task out to let the model tell it"
             ) from None
 
     def label_index(self, label: Name) -> int:

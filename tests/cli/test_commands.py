@@ -610,6 +610,10 @@ def test__learn__on_a_terminal__shows_one_bar_and_in_a_pipe_none(
     shown = re.findall(r"epoch (\S+)  loss -?\d+\.\d+  held-back -?\d+\.\d+ \(best", text)
     assert set(shown) == ({"2/2"} if couplings else set()) | set(shown) & {"1/2"}
     assert ("epoch" in text) == bool(couplings)
+    done = re.search(
+        r"in closed form  held-back accuracy \d\.\d+  held-back log-loss \d\.\d+", text
+    )
+    assert (done is None) == bool(couplings)
     ended = clbruno(command[0], tmp_path / "b.clb", *command[1:])
     assert (ended.code, ended.err) == (0, "")
     assert "epoch" not in ended.out

@@ -1,6 +1,5 @@
 """Files with a right checksum and a wrong content: each is refused for the reason that it has."""
 
-import ast
 import hashlib
 import json
 import struct
@@ -14,7 +13,6 @@ import pytest
 import safetensors.torch
 import torch
 
-import clbruno
 from clbruno import CLBrunoError, InputError, ModelFileError, load
 from clbruno.persist import container, verify
 
@@ -329,38 +327,6 @@ def test__load__renamed_object_dump_with_a_canary__never_runs_it(tmp_path: Path)
         with pytest.raises(ModelFileError):
             load(path)
     assert not canary.exists()
-
-
-FORBIDDEN_MODULES = {
-    "pickle",
-    "cPickle",
-    "_pickle",
-    "dill",
-    "cloudpickle",
-    "joblib",
-    "shelve",
-    "marshal",
-}
-FORBIDDEN_CALLS = {"eval", "exec", "compile", "__import__"}
-
-
-def test__source__holds_no_way_to_run_what_a_file_says() -> None:
-    files = list(Path(clbruno.__file__).parent.rglob("*.py"))
-    assert len(files) > 20
-    for path in files:
-        for node in ast.walk(ast.parse(path.read_text())):
-            found: set[str] = set()
-            if isinstance(node, ast.Import):
-                found = {alias.name.split(".")[0] for alias in node.names} & FORBIDDEN_MODULES
-            elif isinstance(node, ast.ImportFrom):
-                found = {(node.module or "").split(".")[0]} & FORBIDDEN_MODULES
-            elif isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
-                found = {node.func.id} & FORBIDDEN_CALLS
-            elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
-                found = {f"{node.value.id}.{node.attr}"} & {"torch.load", "torch.save"}
-            elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
-                found = set() if ast.unparse(node.value) == "False" else {"allow_pickle"}
-            assert not found, f"{path}: {found}"
 
 
 MEMORY = """

@@ -75,7 +75,15 @@ def test__example__run__is_as_accurate_as_it_should_be(name: str, tmp_path: Path
 def test__readme__python__runs_with_the_core_alone(tmp_path: Path) -> None:
     code = block("python", "partial_fit")
 
-    run(tmp_path, sys.executable, "-W", "error", "-c", code, without=(*NOT_INSTALLED, "jinja2", "matplotlib"))
+    run(
+        tmp_path,
+        sys.executable,
+        "-W",
+        "error",
+        "-c",
+        code,
+        without=(*NOT_INSTALLED, "jinja2", "matplotlib"),
+    )
 
 
 def test__readme__five_commands__go_from_nothing_to_predictions(tmp_path: Path) -> None:

@@ -51,7 +51,7 @@ def test__registry__indices__are_the_positions_of_the_names() -> None:
 
 
 def test__registry__unknown_task__input_error_lists_known_and_what_to_do() -> None:
-    with pytest.raises(InputError, match=r"'Rome'.*'Boston', 'Oslo'.*partial_fit") as caught:
+    with pytest.raises(InputError, match=r"'Rome'.*'Boston', 'Oslo'.*Learn it first") as caught:
         cohorts().task_index("Rome")
 
     assert caught.value.__cause__ is None

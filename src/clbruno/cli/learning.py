@@ -256,5 +256,5 @@ def _report(
     verb = "Created" if created else "Updated"
     say(
         f"{verb} {path}: {rows:,} rows of {len(record.counts)} classes learned in "
-        f"{record.seconds:.1f} s (update {record.number})."
+        f"{record.seconds:.2f} s (update {record.number})."
     )

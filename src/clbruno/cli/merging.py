@@ -32,7 +32,7 @@ def merge(
     with atomic.writing(output) as target:
         sites = [load(first), load(second)]
         root = None if base is None else load(base)
-        learner = copy.copy(sites[0])
+        learner = copy.copy(sites[0]).set_params(verbose=1)
         merged = learner.merge(sites[1], root, names=(_name(first), _name(second)))
         models = [*sites, learner]
         sources = [Source(path, label or "", task, task_column, ignore) for path in validation]

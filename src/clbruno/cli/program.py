@@ -18,7 +18,7 @@ _DEBUG = "clbruno.debug"
 
 
 def debug_option(command: Any) -> Any:
-    """Add `--debug`, which lets every error through with its traceback."""
+    """Add `--debug`, which shows the traceback of an error."""
     return click.option(
         "--debug",
         is_flag=True,

@@ -26,6 +26,12 @@ class Source:
     task_column: str | None
     ignore: tuple[str, ...]
 
+    def __post_init__(self) -> None:
+        if self.label in (self.task_column, *self.ignore):
+            raise InputError(f"the column {self.label!r} holds the labels; name it as that alone")
+        if self.task == "":
+            raise InputError("the name of the task is empty; leave --task out, or give it a name")
+
     @property
     def columns(self) -> Columns:
         """The columns that are no features."""

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections import Counter
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -17,6 +17,7 @@ from clbruno.errors import InputError
 from clbruno.history import UpdateRecord, now, versions
 from clbruno.learn.engine import STRUCTURE, Lesson, learn
 from clbruno.learn.replay import balanced
+from clbruno.learn.trainer import Epoch
 from clbruno.learn.tuning import LeftOut, chosen
 from clbruno.registry import Registry
 
@@ -80,7 +81,9 @@ class Merged:
     after: tuple[float, float]
 
 
-def merge(sites: Sites, device: torch.device) -> Merged:
+def merge(
+    sites: Sites, device: torch.device, on_epoch: Callable[[Epoch], None] = lambda _: None
+) -> Merged:
     """The model of what both models have learned.
 
     Where both descend from one model, and neither the scale nor the flow has changed since, the
@@ -104,7 +107,7 @@ def merge(sites: Sites, device: torch.device) -> Merged:
         how = "statistics added" + ("" if exact else ", those of thin classes to their rank")
         history: tuple[UpdateRecord, ...] = (*_since(sites, 0), *_since(sites, 1))
     else:
-        model, exact = _replayed(sites, device), False
+        model, exact = _replayed(sites, device, on_epoch), False
         how = f"the second learned into the first by replay, because {reason}"
         history = _since(sites, 0)
     before, after = _accuracies(sites, model)
@@ -248,7 +251,7 @@ def _seen(model: Model, at: int) -> Moments:
     return latent.moments[at] if isinstance(latent, TaskLatent) else latent.seen(at)
 
 
-def _replayed(sites: Sites, device: torch.device) -> Model:
+def _replayed(sites: Sites, device: torch.device, on_epoch: Callable[[Epoch], None]) -> Model:
     """The first model after learning rows that the second generates."""
     a, b = sites.a, sites.b
     counts = dict(_counts_since(b, sites.common))
@@ -268,7 +271,7 @@ def _replayed(sites: Sites, device: torch.device) -> Model:
     names = b.registry
     tasks = [names.tasks[names.task_of_cell[cell]] for cell in cells]
     labels = [names.labels[names.label_of_cell[cell]] for cell in cells]
-    return learn(a, Lesson(x, tasks, labels, a.recipe, a.seed, device), lambda _: None)
+    return learn(a, Lesson(x, tasks, labels, a.recipe, a.seed, device), on_epoch)
 
 
 def _cells(model: Model) -> list[tuple[tuple[int, int], int]]:

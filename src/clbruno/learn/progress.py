@@ -7,7 +7,11 @@ from rich.console import Console
 from rich.progress import BarColumn, TextColumn, TimeRemainingColumn
 from rich.progress import Progress as Bar
 
+from clbruno.history import UpdateRecord
 from clbruno.learn.trainer import Epoch
+
+SHOWN = ("accuracy", "log_loss")
+"""Held-back figures that are shown of an update without epochs."""
 
 
 class Progress:
@@ -16,17 +20,19 @@ class Progress:
     Args:
         verbose: 0 shows nothing.
         title: what is being done.
+        transient: take the bar away at the end.
     """
 
-    def __init__(self, verbose: int, title: str) -> None:
+    def __init__(self, verbose: int, title: str, *, transient: bool = False) -> None:
         console = Console(stderr=True)
         shown = bool(verbose) and (console.is_terminal or console.is_jupyter)
         self._bar = Bar(
             TextColumn("{task.description}"),
             BarColumn(),
             TextColumn("{task.fields[figures]}"),
-            TimeRemainingColumn(),
+            TimeRemainingColumn(elapsed_when_finished=True),
             console=console,
+            transient=transient,
             disable=not shown,
         )
         self._title = title
@@ -51,3 +57,13 @@ class Progress:
             f"held-back {epoch.score:.4f} (best {epoch.best:.4f})"
         )
         self._bar.update(self._task, completed=epoch.number, total=epoch.of, figures=figures)
+
+    def on_end(self, record: UpdateRecord) -> None:
+        """Fill the bar; where there was no epoch, show what the closed form came to."""
+        task = self._bar.tasks[self._task]
+        if task.total is None:
+            shown = {name: record.after[name] for name in SHOWN if name in record.after}
+            after = [f"held-back {name} {value:.4f}" for name, value in shown.items()]
+            figures = "  ".join(["in closed form", *after]).replace("_", "-")
+            self._bar.update(self._task, total=1, figures=figures)
+        self._bar.update(self._task, completed=task.total)
