@@ -17,6 +17,7 @@ from clbruno.core.posterior import Posterior, level_set_p_value
 from clbruno.learn.engine import Lesson, learn
 
 QUICK = {"max_epochs": 2}
+QUICK_PAPER = {"max_epochs": 2, "couplings": 2, "hidden": 32}
 
 
 class Ours:

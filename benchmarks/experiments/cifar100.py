@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from pathlib import Path
 
 import numpy as np
@@ -20,12 +21,16 @@ def build(folder: Path | None, seed: int, quick: bool) -> Stream:
 
 def build_from_images(folder: Path | None, seed: int, quick: bool) -> Stream:
     """Features of a network trained here on the images of the first batch, one per seed."""
-    if folder is None:
-        small = backbone.Training(epochs=2, widths=(4, 4, 8, 8))
-        arrays = backbone.frozen_features(data.made_images(seed), seed, "cpu", small)
-    else:
-        arrays = data.read(backbone.file_name(seed), folder)
+    name = backbone.file_name(seed)
+    arrays = made_features(seed) if folder is None else data.read(name, folder)
     return in_batches("cifar100-images", arrays, quick)
+
+
+@lru_cache(maxsize=1)
+def made_features(seed: int) -> Arrays:
+    """Features of made images by a small network."""
+    small = backbone.Training(epochs=2, widths=(4, 4, 8, 8))
+    return backbone.frozen_features(data.made_images(seed), seed, "cpu", small)
 
 
 def in_batches(name: str, arrays: Arrays, quick: bool) -> Stream:

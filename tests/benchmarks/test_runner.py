@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import multiprocessing
 import os
 import signal
@@ -18,53 +17,6 @@ from benchmarks.methods import METHODS
 from benchmarks.ours import QUICK, Ours, count_numbers
 from benchmarks.rivals.lda import StreamingLDA
 from clbruno import CLBrunoClassifier
-
-FAST = ["ncm", "lda", "shrunk", "fecam", "ranpac", "fetril", "joint-logistic"]
-TRAINED = ["finetune", "ewc", "lwf", "si", "joint-mlp"]
-
-
-@pytest.mark.parametrize("name", EXPERIMENTS)
-def test__quick__closed_form_methods__write_complete_records(name: str, tmp_path: Path) -> None:
-    asked = [name, "--quick", "--methods", ",".join(FAST), "--results", str(tmp_path)]
-    assert main(asked) == 0
-    paths = sorted(tmp_path.glob("*/*.json"))
-    assert len(paths) == len(FAST)
-    for path in paths:
-        record = json.loads(path.read_text())
-        figures = record["figures"]
-        assert 0 <= figures["accuracy"] <= 1
-        assert figures["floats_stored"] > 0
-        assert record["versions"]["numpy"] == np.__version__
-        assert record["quick"]
-        assert ("error_task_identity" in figures) == (name in {"synthetic", "mnist", "ici"})
-
-
-@pytest.mark.parametrize("method", TRAINED)
-def test__quick__trained_methods__run_on_two_tasks_and_batches(method: str) -> None:
-    record = runner.run(runner.Order("ici", method, 0, None, quick=True))
-    assert set(record["settings"]) >= {"lr", "epochs"}
-    assert np.isfinite(record["figures"]["nll"])
-
-
-PAPER = [("mnist", m) for m in ("class-vae", "class-flow", "replay", "mergan", "boo-vae")]
-
-
-@pytest.mark.parametrize(
-    ("name", "method"), [*PAPER, ("cifar100", "ssre"), ("cifar100", "npcl"), ("pancan", "mergan")]
-)
-def test__quick__methods_of_one_experiment__run_there(name: str, method: str) -> None:
-    record = runner.run(runner.Order(name, method, 0, None, quick=True))
-    assert np.isfinite(record["figures"]["nll"])
-    assert name in METHODS[method].where
-
-
-@pytest.mark.filterwarnings("ignore::clbruno.errors.SmallClassWarning")
-@pytest.mark.parametrize("method", ["clbruno", "clbruno-paper", "clbruno-oracle"])
-def test__quick__clbruno__runs_behind_the_same_protocol(method: str) -> None:
-    record = runner.run(runner.Order("ici", method, 0, None, quick=True))
-    heat = np.array(record["task_heat"])
-    np.testing.assert_allclose(heat.sum(axis=1), 1, atol=1e-6)
-    assert record["figures"]["accuracy_task_known"] > 0.4
 
 
 def test__measure__matrix__last_row_is_the_answer_at_the_end() -> None:
@@ -235,7 +187,8 @@ def test__command__wrong_seeds__exits_with_2(wrong: str) -> None:
 def test__command__no_data_file__says_which_and_returns_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    assert main(["mnist", "--data", str(tmp_path), "--methods", "lda"]) == 2
+    asked = ["mnist", "--data", str(tmp_path), "--methods", "lda"]
+    assert main([*asked, "--results", str(tmp_path)]) == 2
     assert "mnist.npz" in capsys.readouterr().err
 
 
