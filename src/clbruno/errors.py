@@ -27,3 +27,7 @@ class TrainingError(CLBrunoError, RuntimeError):
 
 class SmallClassWarning(UserWarning):
     """A class has so few samples that its statistics come close to showing them."""
+
+
+class MissingWarning(UserWarning):
+    """A feature that was learned is missing in every row that is asked about."""

@@ -12,19 +12,24 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
 
 from clbruno.config import TUNABLE, Recipe, recipe
+from clbruno.core.comparison import Comparison, compare
+from clbruno.core.conformal import label_set, level_sets, typicality
+from clbruno.core.missing import observe, observed_levels, patterns, separation
 from clbruno.core.model import Model, chunks_of
-from clbruno.core.posterior import LOG_FLOOR, Posterior, level_set_p_value
+from clbruno.core.posterior import LOG_FLOOR, Posterior
 from clbruno.data.stream import Block, Stream, as_stream
 from clbruno.data.table import (
     Table,
+    first_names,
     kind_of,
     match_features,
     read_labels,
     read_name,
     read_table,
     read_tasks,
+    with_missing,
 )
-from clbruno.errors import InputError, SmallClassWarning
+from clbruno.errors import InputError, MissingWarning, SmallClassWarning
 from clbruno.history import joined
 from clbruno.learn.engine import Lesson, forget, learn, warn_of_small
 from clbruno.learn.merging import Merged, Sites, merge
@@ -32,6 +37,7 @@ from clbruno.learn.progress import Progress
 from clbruno.registry import DEFAULT_TASK
 
 Floats = NDArray[np.float64]
+Tasks = torch.Tensor | None
 
 CHUNK_NUMBERS = 2**20
 """Numbers of the input per pass; bounds the memory of an answer."""
@@ -47,6 +53,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         verbose: 1 shows a progress bar for every update.
         couplings, hidden, ...: any number of the recipe, see `clbruno.config.Recipe`; None keeps
             the recipe's.
+        missing: `"error"` refuses a NaN; `"marginal"` answers from the features that a row has.
 
     Attributes:
         classes_: labels in the order they were learned; the columns of `predict_proba`.
@@ -101,6 +108,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         label_prior: str | None = None,
         task_prior: str | None = None,
         min_class_size: int | None = None,
+        missing: str = "error",
     ) -> None:
         self.recipe = recipe
         self.device = device
@@ -129,6 +137,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.label_prior = label_prior
         self.task_prior = task_prior
         self.min_class_size = min_class_size
+        self.missing = missing
 
     def fit(self, X: Any, y: Any = None, task: Any = DEFAULT_TASK) -> Self:
         """Start afresh and learn one batch.
@@ -158,9 +167,47 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """
         return self._learn(getattr(self, "model_", None), X, y, task)
 
-    def predict(self, X: Any, task: Any = None) -> NDArray[Any]:
-        """The most probable label of each row; of its task's labels where `task` is given."""
-        return _column(self.classes_, self.predict_proba(X, task).argmax(axis=1))
+    def predict(self, X: Any, task: Any = None, abstain: float | None = None) -> NDArray[Any]:
+        """The most probable label of each row; of its task's labels where `task` is given.
+
+        Args:
+            X: rows by features.
+            task: the task of the rows: one name, or one per row.
+            abstain: answer None instead of a label, in an array of objects, where a row of what
+                was learned would look so untypical with a probability of at most this, or where
+                the set of `coverage=1 - abstain` holds more than one label.
+        """
+        best = _column(self.classes_, self.predict_proba(X, task).argmax(axis=1))
+        if abstain is None:
+            return best
+        level = _share("abstain", abstain)
+        unsure = self.predict_set(X, 1 - level, task).sum(axis=1) != 1
+        answers = best.astype(object)
+        answers[unsure | (self.typicality(X, task) <= level)] = None
+        return answers
+
+    def predict_set(self, X: Any, coverage: float = 0.9, task: Any = None) -> NDArray[np.bool_]:
+        """Which labels belong to the set of each row, one column per entry of `classes_`.
+
+        Split conformal prediction with the scores of held-back rows, class by class where there
+        are enough: the true label is in the set with at least the probability `coverage`, among
+        rows that are exchangeable with those that were learned, and their task where it is given.
+        The most probable label is always in it.
+        """
+        level = _share("coverage", coverage)
+        model = self._fitted()
+
+        def inside(posterior: Posterior, tasks: Tasks, x: torch.Tensor) -> torch.Tensor:
+            if tasks is None:
+                return label_set(model, posterior, None, level)
+            found = torch.zeros((len(tasks), len(model.registry.labels)), dtype=torch.bool)
+            for known in tasks.unique().tolist():
+                here = tasks == known
+                part = dataclasses.replace(posterior, log_likelihood=posterior.log_likelihood[here])
+                found[here] = label_set(model, part, known, level)
+            return found
+
+        return self._answer(X, task, inside).astype(bool)
 
     def predict_proba(self, X: Any, task: Any = None) -> Floats:
         """p(y | x), or p(y | t, x) where `task` is given; one column per entry of `classes_`."""
@@ -176,31 +223,41 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def predict_task_proba(self, X: Any) -> Floats:
         """p(t | x); columns `tasks_`."""
-        return self._answer(X, None, lambda posterior, _: posterior.log_task().exp())
+        return self._answer(X, None, lambda posterior, *_: posterior.log_task().exp())
 
     def score_samples(self, X: Any, task: Any = None) -> Floats:
         """log p(x), or log p(x | t) where `task` is given, in the units of the data."""
 
-        def density(posterior: Posterior, tasks: torch.Tensor | None) -> torch.Tensor:
+        def density(posterior: Posterior, tasks: Tasks, x: torch.Tensor) -> torch.Tensor:
             if tasks is None:
                 return posterior.log_density()
             return posterior.log_evidence().gather(1, tasks[:, None])[:, 0]
 
         return self._answer(X, task, density)
 
-    def typicality(self, X: Any, task: Any = None) -> Floats:
-        """A p-value in (0, 1]: small means unlike anything seen (level sets, supplement A.3).
+    def typicality(self, X: Any, task: Any = None, against: str = "held-back") -> Floats:
+        """A p-value in (0, 1]: small means unlike anything seen.
 
-        The share of samples generated from the task that are less probable than the row; without
-        a task, that of the task it is most typical of.
+        The share of rows of the task that are less probable than the row; without a task, that of
+        the task it is most typical of.
+
+        Args:
+            X: rows by features.
+            task: the task of the rows: one name, or one per row.
+            against: `"held-back"` compares with real rows that were held back, so that a level of
+                0.05 means one false alarm in twenty; `"generated"` with rows that the model
+                generates, as in the paper (level sets, supplement A.3).
         """
-        levels = self._fitted().levels
+        if against not in ("held-back", "generated"):
+            raise InputError(f"against must be 'held-back' or 'generated', got {against!r}")
+        model = self._fitted()
 
-        def p_value(posterior: Posterior, tasks: torch.Tensor | None) -> torch.Tensor:
-            evidence = posterior.log_evidence()
-            each = torch.stack(
-                [level_set_p_value(evidence[:, t], levels[t]) for t in range(len(levels))], dim=1
-            )
+        def p_value(posterior: Posterior, tasks: Tasks, x: torch.Tensor) -> torch.Tensor:
+            how = level_sets if against == "generated" else typicality
+            evidence, full = posterior.log_evidence(), not bool(x.isnan().any())
+            each = how(model, evidence, model.levels) if full else torch.empty_like(evidence)
+            for rows, at in () if full else patterns(x):
+                each[rows] = how(model, evidence[rows], observed_levels(model, at))
             return each.amax(1) if tasks is None else each.gather(1, tasks[:, None])[:, 0]
 
         return self._answer(X, task, p_value)
@@ -229,6 +286,26 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         x = self.model_.sample(cells, generator)
         labels = np.array(self.model_.registry.label_of_cell)[cells.numpy()]
         return x.numpy(), _column(self.classes_, labels)
+
+    def compare(self, X: Any, task: Any = None) -> Comparison:
+        """Does an unlabelled batch look like the tasks that were learned, and if not, in what?
+
+        Args:
+            X: the batch, rows by features.
+            task: compare with this task alone.
+
+        Returns:
+            for each task the mean of p(t | x), the p-values of exchangeability, and the features
+            that differ most; the nearest task.
+        """
+        x = self._input(X)
+        if x.dtype.kind == "f" and np.isnan(x).any():
+            raise InputError("a comparison needs rows without missing values")
+        model = self.model_
+        tasks = range(len(model.registry.tasks))
+        known = tasks if task is None else [model.registry.task_index(read_name(task, "task"))]
+        names = self._names() or tuple(f"column {at}" for at in range(x.shape[1]))
+        return compare(model, _tensor(x), known, names)
 
     def merge(
         self,
@@ -387,7 +464,38 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _input(self, X: Any) -> NDArray[Any]:
         check_is_fitted(self, "model_")
         owner = type(self).__name__
-        return match_features(read_table(X, owner), self._names(), self.n_features_in_, owner)
+        table = read_table(X, owner, missing=self._may_miss())
+        if self._may_miss():
+            table = with_missing(table, self._names())
+        x = match_features(table, self._names(), self.n_features_in_, owner)
+        if self._may_miss():
+            self._name_missing_columns(x)
+        return x
+
+    def _may_miss(self) -> bool:
+        if self.missing not in ("error", "marginal"):
+            raise InputError(f"missing must be 'error' or 'marginal', got {self.missing!r}")
+        return self.missing == "marginal"
+
+    def _name_missing_columns(self, x: NDArray[Any]) -> None:
+        gone = np.isnan(x).all(axis=0) if x.dtype.kind == "f" else np.zeros(x.shape[1], bool)
+        if not gone.any():
+            return
+        there = torch.from_numpy(np.flatnonzero(~gone))
+        names = self._names() or tuple(f"column {at}" for at in range(len(gone)))
+        lost = [name for name, out in zip(names, gone, strict=True) if out]
+        share = separation(self.model_, there)
+        warnings.warn(
+            f"{len(lost)} of {len(gone)} features are missing in every row: {first_names(lost)}; "
+            f"those that are there carry {share:.0%} of the separation of the classes",
+            MissingWarning,
+            stacklevel=5,
+        )
+
+    def __sklearn_tags__(self) -> Any:
+        tags = super().__sklearn_tags__()
+        tags.input_tags.allow_nan = self.missing == "marginal"
+        return tags
 
     def _known_tasks(self, task: Any, rows: int) -> torch.Tensor | None:
         if task is None:
@@ -397,12 +505,17 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return torch.tensor([place[name] for name in names])
 
     def _log_label(self, X: Any, task: Any) -> Floats:
-        def answer(posterior: Posterior, tasks: torch.Tensor | None) -> torch.Tensor:
+        def answer(posterior: Posterior, tasks: Tasks, x: torch.Tensor) -> torch.Tensor:
             if tasks is None:
                 return posterior.log_label()
             return posterior.log_label_in(tasks, len(self.model_.registry.labels))
 
         return self._answer(X, task, answer)
+
+    def _posterior(self, x: torch.Tensor) -> Posterior:
+        if bool(x.isnan().any()):
+            return self.model_.posterior_from(observe(self.model_, x).log_likelihood)
+        return self.model_.posterior(x)
 
     def _answer(self, X: Any, task: Any, question: Any) -> Floats:
         """Ask a question of the posterior, chunk by chunk."""
@@ -410,9 +523,10 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         tasks = self._known_tasks(task, len(x))
         answers = np.empty(0)
         for rows in chunks_of(len(x), max(1, CHUNK_NUMBERS // x.shape[1])):
-            posterior = self.model_.posterior(_tensor(x[rows]))
+            here = _tensor(x[rows])
+            posterior = self._posterior(here)
             _refuse_overflow(posterior, rows.start)
-            part = question(posterior, None if tasks is None else tasks[rows]).numpy()
+            part = question(posterior, None if tasks is None else tasks[rows], here).numpy()
             if rows.start == 0:
                 # All at once: small results kept between large temporary ones fragment the heap.
                 answers = np.empty((len(x), *part.shape[1:]))
@@ -431,6 +545,15 @@ def _refuse_overflow(posterior: Posterior, first: int) -> None:
 
 def _tensor(x: ArrayLike) -> torch.Tensor:
     return torch.from_numpy(np.array(x, dtype=np.float64))
+
+
+def _share(name: str, value: Any) -> float:
+    """A share strictly between 0 and 1."""
+    if isinstance(value, bool) or not isinstance(value, int | float | np.number):
+        raise InputError(f"{name} must be a number between 0 and 1, got {value!r}")
+    if not 0 < value < 1:
+        raise InputError(f"{name} must lie between 0 and 1, got {value!r}")
+    return float(value)
 
 
 def _seed_of(state: Any) -> int:

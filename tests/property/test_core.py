@@ -6,6 +6,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from clbruno.core.calibration import Link
 from clbruno.core.conjugate import NormalInverseWishart
 from clbruno.core.coupling import Context
 from clbruno.core.flow import CouplingFlow, Whitening
@@ -180,7 +181,7 @@ def test__posterior__any_tasks_down_to_minus_5000__sums_to_one(
         log_task_prior(counts, task, kinds[1]),
         torch.tensor(task),
         torch.tensor(label),
-        temperature,
+        Link(temperature),
     )
 
     in_task = torch.zeros(6, len(labels_of_task), dtype=torch.float64)

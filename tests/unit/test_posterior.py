@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from clbruno.config import recipe
+from clbruno.core.calibration import Calibration, Link
 from clbruno.core.cells import ClassLatent, TaskLatent
 from clbruno.core.coupling import Context
 from clbruno.core.flow import CellEmbedding, CouplingFlow, FlowSequence
@@ -36,7 +37,7 @@ def posterior(log_likelihood: torch.Tensor, temperature: float = 1.0) -> Posteri
         log_task_prior(COUNTS, TASK, "counts"),
         torch.tensor(TASK),
         torch.tensor(LABEL),
-        temperature,
+        Link(temperature),
     )
 
 
@@ -134,7 +135,7 @@ def test__posterior__cells_tasks_and_labels_renumbered__changes_nothing() -> Non
         one.log_task_prior[back],
         new_task[one.task_of_cell[order]],
         new_label[one.label_of_cell[order]],
-        2.0,
+        Link(2.0),
     )
 
     assert torch.allclose(other.log_task()[:, new_task], one.log_task(), rtol=0, atol=1e-10)
@@ -222,6 +223,7 @@ def known_model(names: tuple[str, ...] = ("Oslo", "Rome", "a", "b")) -> Model:
         ).learned(dict(enumerate(moments)), registry.task_of_cell),
         temperature=1.0,
         curve=torch.zeros(0, 0),
+        calibration=Calibration.empty().grown(4),
         seed=11,
     )
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from clbruno import CLBrunoClassifier
+from clbruno.core.calibration import Link
 from clbruno.core.cells import ClassLatent, Thin
 from clbruno.core.moments import Moments
 from clbruno.data.scaling import Scaler
@@ -222,7 +223,8 @@ def test__temperature__repeated_columns_that_are_not_gaussian__helps_fresh_rows(
     x, y = overlapping(6, n=400)
     model = CLBrunoClassifier(random_state=0, ridge=0.9).fit(x[::2], y[::2])
     tempered = model.predict_log_proba(x[1::2])
-    model.model_ = replace(model.model_, temperature=1.0)
+    plainly = replace(model.model_.calibration, link=Link())
+    model.model_ = replace(model.model_, calibration=plainly)
     plain = model.predict_log_proba(x[1::2])
 
     truth = y[1::2, None]

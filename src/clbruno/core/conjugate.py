@@ -132,6 +132,22 @@ class NormalInverseWishart:
         """What Psi is multiplied with in the shape of that t, (kappa + 1) / (kappa df)."""
         return (self.kappa + 1) / (self.kappa * self.df)
 
+    def marginal(self, at: Tensor) -> "NormalInverseWishart":
+        """The law of some coordinates alone, which is of the same kind.
+
+        mean_o, Psi_oo, v - (D - |o|)
+        """
+        lost = self.mean.shape[0] - len(at)
+        return NormalInverseWishart(
+            self.mean[at], self.kappa, self.dof - lost, self.scale[at][:, at]
+        )
+
+    def mapped(self, matrix: Tensor, offset: Tensor) -> "NormalInverseWishart":
+        """The law of z M + b, M invertible:  mean M + b,  M' Psi M."""
+        return NormalInverseWishart(
+            self.mean @ matrix + offset, self.kappa, self.dof, matrix.mT @ self.scale @ matrix
+        )
+
     @cached_property
     def log_det(self) -> Tensor:
         """log|Psi|."""

@@ -163,6 +163,11 @@ class ExchangeableGaussian:
         """-log p(z_1, .., z_n) from the rows: that of their moments."""
         return self.nll(self.moments(z))
 
+    def marginal(self, at: Tensor) -> "ExchangeableGaussian":
+        """The law of some dimensions alone: they are independent of the others."""
+        dof = self.dof[at] if self.dof.ndim else self.dof
+        return ExchangeableGaussian(self.mean[at], self.rho[at], self.delta[at], dof)
+
     def log_prob(self, z: Tensor) -> Tensor:
         """log p(z) of each row as the next sample.
 

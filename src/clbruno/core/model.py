@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from clbruno.config import Recipe
+from clbruno.core.calibration import Calibration
 from clbruno.core.cells import ClassLatent, TaskLatent
 from clbruno.core.coupling import Context
 from clbruno.core.flow import CellEmbedding, FlowSequence
@@ -40,9 +41,11 @@ class Model:
         flow: the invertible map, in float64, without gradients.
         embedding: contexts of the cells, for a conditional flow.
         latent: the law of z in every cell.
-        temperature: T of the posterior, chosen by leave-one-out; 1 for the task latent.
+        temperature: T chosen by leave-one-out, for the link while nothing was held back; 1 for the
+            task latent.
         curve: the leave-one-out log-loss of every ridge and temperature, summed over all
             updates, shape `(ridges, temperatures)`; no columns for the task latent.
+        calibration: what held-back rows taught: the link of the posterior, and sorted scores.
         seed: of the random numbers that later answers need.
         log: one record per update.
     """
@@ -55,6 +58,7 @@ class Model:
     latent: TaskLatent | ClassLatent
     temperature: float
     curve: Tensor
+    calibration: Calibration
     seed: int
     log: tuple[UpdateRecord, ...] = ()
 
@@ -65,9 +69,13 @@ class Model:
 
     def log_likelihood(self, x: Tensor, cells: Sequence[int] | None = None) -> Tensor:
         """log p(x | t, y) of raw rows in the units of the data, shape `(n, len(cells))`."""
-        cells = range(len(self.registry.cells)) if cells is None else cells
         x = x.double()
-        scaled = self.scaler.forward(x)
+        value = self.log_likelihood_scaled(self.scaler.forward(x), cells)
+        return value + self.scaler.ladj(x)[:, None]
+
+    def log_likelihood_scaled(self, scaled: Tensor, cells: Sequence[int] | None = None) -> Tensor:
+        """The same of scaled rows, in the units of the scale."""
+        cells = range(len(self.registry.cells)) if cells is None else cells
         value: Tensor
         with torch.no_grad():
             if self.embedding is None:
@@ -75,7 +83,7 @@ class Model:
                 value = self.latent.log_prob(z, cells) + ladj[:, None]
             else:
                 value = torch.stack([self._conditional(scaled, cell) for cell in cells], dim=-1)
-        return value + self.scaler.ladj(x)[:, None]
+        return value
 
     def _conditional(self, scaled: Tensor, cell: int) -> Tensor:
         z, ladj = self._forward(scaled, self.context(torch.full((len(scaled),), cell)))
@@ -120,7 +128,7 @@ class Model:
             self.log_task_prior,
             torch.tensor(self.registry.task_of_cell),
             torch.tensor(self.registry.label_of_cell),
-            self.temperature,
+            self.calibration.link,
         )
 
     @cached_property
@@ -174,12 +182,14 @@ class Model:
     @cached_property
     def levels(self) -> Tensor:
         """Sorted log p(x | t) of samples generated from each task, shape `(tasks, samples)`."""
-        rows = []
-        for task in range(len(self.registry.tasks)):
-            generator = torch.Generator().manual_seed(self.seed + task)
-            x = self.sample(self.draw_cells(LEVEL_SAMPLES, task, generator), generator)
-            rows.append(self.posterior(x).log_evidence()[:, task].sort().values)
-        return torch.stack(rows)
+        tasks = range(len(self.registry.tasks))
+        return torch.stack([self.generated_evidence(t, LEVEL_SAMPLES).sort().values for t in tasks])
+
+    def generated_evidence(self, task: int, n: int) -> Tensor:
+        """log p(x | t) of `n` samples generated from a task, always the same ones."""
+        generator = torch.Generator().manual_seed(self.seed + task)
+        x = self.sample(self.draw_cells(n, task, generator), generator)
+        return self.posterior(x).log_evidence()[:, task]
 
 
 def chunks_of(n: int, size: int = CHUNK) -> Iterator[slice]:

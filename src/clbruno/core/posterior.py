@@ -6,6 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from clbruno.core.calibration import PLAIN, Link
 from clbruno.errors import InputError
 
 LOG_FLOOR = -708.0
@@ -22,8 +23,7 @@ class Posterior:
         log_task_prior: log p(t), shape `(tasks,)`.
         task_of_cell: task of each cell.
         label_of_cell: label of each cell.
-        temperature: T >= 1 takes the likelihood to the power 1 / T before Bayes' rule: features
-            that say the same thing twice must not count twice. 1 is Bayes' rule itself.
+        link: how the log-likelihood counts before Bayes' rule; the default is the rule itself.
     """
 
     log_likelihood: Tensor
@@ -31,7 +31,7 @@ class Posterior:
     log_task_prior: Tensor
     task_of_cell: Tensor
     label_of_cell: Tensor
-    temperature: float = 1.0
+    link: Link = PLAIN
 
     def log_evidence(self) -> Tensor:
         """log p(x | t) = log sum_y p(x | t, y) p(y | t), shape `(n, tasks)` (supplement A.3)."""
@@ -44,16 +44,16 @@ class Posterior:
     def log_label_given_task(self) -> Tensor:
         """log p(y | t, x), one column per cell, each task's columns normalised (eq. 10).
 
-        p(y | t, x) proportional to p(x | t, y)^(1/T) p(y | t)
+        p(y | t, x) proportional to exp(g(x; t, y)) p(y | t),  g the link of log p(x | t, y)
         """
-        joint = self._tempered()
+        joint = self._linked()
         for _ in range(2):  # once more, for what rounding leaves at log-likelihoods of a million
             joint = joint - self._by_task(joint)[:, self.task_of_cell]
         return joint
 
     def log_task(self) -> Tensor:
-        """log p(t | x), proportional to p(t) sum_y p(x | t, y)^(1/T) p(y | t) (eq. 11)."""
-        return torch.log_softmax(self._by_task(self._tempered()) + self.log_task_prior, dim=-1)
+        """log p(t | x), proportional to p(t) sum_y exp(g(x; t, y)) p(y | t) (eq. 11)."""
+        return torch.log_softmax(self._by_task(self._linked()) + self.log_task_prior, dim=-1)
 
     def log_label(self) -> Tensor:
         """log p(y | x) = log sum_t p(y | t, x) p(t | x), one column per label (eq. 12)."""
@@ -66,8 +66,8 @@ class Posterior:
         outside = self.task_of_cell[None, :] != task[:, None]
         return _logsumexp_by(cells.masked_fill(outside, -torch.inf), self.label_of_cell, labels)
 
-    def _tempered(self) -> Tensor:
-        return self.log_likelihood / self.temperature + self.log_label_prior
+    def _linked(self) -> Tensor:
+        return self.link(self.log_likelihood) + self.log_label_prior
 
     def _by_task(self, cells: Tensor) -> Tensor:
         return _logsumexp_by(cells, self.task_of_cell, self.log_task_prior.shape[0])

@@ -87,6 +87,10 @@ class Scaler:
         step = scale / STEPS
         return cls(unit, root, ((center / step).floor() + 0.5) * step, scale)
 
+    def taken(self, at: Tensor) -> "Scaler":
+        """The scale of some features alone."""
+        return Scaler(self.unit, self.root, self.center[at], self.scale[at])
+
     def forward(self, x: Tensor) -> Tensor:
         """Scale the rows of `x`."""
         u = x / self.unit

@@ -33,8 +33,10 @@ class Table:
     names: tuple[str, ...] | None
 
 
-def read_table(x: Any, owner: str) -> Table:
+def read_table(x: Any, owner: str, *, missing: bool = False) -> Table:
     """Check an array, a data frame or an AnnData and take it in without changing it.
+
+    With `missing`, NaN may stand for a value that is not there.
 
     Raises:
         InputError: not two-dimensional, not numeric, empty, not finite, or duplicate names.
@@ -54,7 +56,10 @@ def read_table(x: Any, owner: str) -> Table:
         names = None if found is None else tuple(str(name) for name in found)
     _refuse_twice(names or ())
     try:
-        values = check_array(x, dtype="numeric", estimator=owner, input_name="X")
+        finite = "allow-nan" if missing else True
+        values = check_array(
+            x, dtype="numeric", estimator=owner, input_name="X", ensure_all_finite=finite
+        )
     except TypeError as error:
         raise InputTypeError(str(error)) from None
     except (ValueError, RuntimeError) as error:
@@ -62,13 +67,25 @@ def read_table(x: Any, owner: str) -> Table:
     if values.dtype.kind not in "fiub":
         raise InputError(f"X must hold real numbers, got an array of {values.dtype}")
     if values.dtype.kind == "f" and values.dtype.itemsize >= 8:
-        largest = max(values.max(), -values.min())
+        largest = max(np.fmax.reduce(values, axis=None), -np.fmin.reduce(values, axis=None))
         if largest > LARGEST:
             raise InputError(
                 f"X holds a value of size {largest:.3g}, too large to compute with (over "
                 f"{LARGEST:g}); change the unit, or mend the row"
             )
     return Table(values, names)
+
+
+def with_missing(table: Table, names: tuple[str, ...] | None) -> Table:
+    """The table with the features that it should have and no others, NaN where it has none."""
+    if names is None or table.names is None:
+        return table
+    place = {name: at for at, name in enumerate(table.names)}
+    x = np.full((len(table.x), len(names)), np.nan)
+    for at, name in enumerate(names):
+        if name in place:
+            x[:, at] = table.x[:, place[name]]
+    return Table(x, names)
 
 
 def match_features(
@@ -82,8 +99,8 @@ def match_features(
         missing = [name for name in names if name not in set(table.names)]
         extra = [name for name in table.names if name not in set(names)]
         if missing or extra:
-            parts = [f"missing: {_list(missing)}"] if missing else []
-            parts += [f"not learned from: {_list(extra)}"] if extra else []
+            parts = [f"missing: {first_names(missing)}"] if missing else []
+            parts += [f"not learned from: {first_names(extra)}"] if extra else []
             raise InputError(
                 f"the features do not match the {len(names)} that were learned; "
                 f"{'; '.join(parts)}. Select and name the columns as in the first batch"
@@ -178,7 +195,9 @@ def _names(names: list[Any], what: str) -> list[Any]:
 def _refuse_twice(names: Sequence[Any]) -> None:
     twice = [name for name, times in Counter(names).items() if times > 1]
     if twice:
-        raise InputError(f"feature names stand twice: {_list(twice)}. Give each column its own")
+        raise InputError(
+            f"feature names stand twice: {first_names(twice)}. Give each column its own"
+        )
 
 
 def _same_length(column: NDArray[Any], rows: int, what: str) -> None:
@@ -189,7 +208,8 @@ def _same_length(column: NDArray[Any], rows: int, what: str) -> None:
         )
 
 
-def _list(names: Sequence[Any]) -> str:
+def first_names(names: Sequence[Any]) -> str:
+    """The first few names, and how many more there are."""
     shown = ", ".join(repr(name) for name in names[:SHOWN])
     return shown + (f" and {len(names) - SHOWN} more" if len(names) > SHOWN else "")
 

@@ -12,6 +12,7 @@ import torch
 from numpy.typing import NDArray
 
 from clbruno.config import Recipe
+from clbruno.core.calibration import Calibration
 from clbruno.core.cells import ClassLatent, TaskLatent
 from clbruno.core.flow import Whitening
 from clbruno.core.model import Model
@@ -20,11 +21,19 @@ from clbruno.data.scaling import Scaler
 from clbruno.errors import InputError, SmallClassWarning, TrainingError
 from clbruno.history import UpdateRecord, fingerprint, now, versions
 from clbruno.learn.batch import Batch
+from clbruno.learn.calibrate import calibrated, held_out
 from clbruno.learn.problem import Increment, moments_of
 from clbruno.learn.replay import Teacher
 from clbruno.learn.student import Student, whitened
 from clbruno.learn.trainer import Epoch, train
-from clbruno.learn.tuning import RIDGES, LeftOut, chosen, held_back_figures, rows_to_leave_out
+from clbruno.learn.tuning import (
+    RIDGES,
+    LeftOut,
+    chosen,
+    figures,
+    held_back_figures,
+    rows_to_leave_out,
+)
 from clbruno.registry import Registry
 
 STRUCTURE = (
@@ -122,7 +131,9 @@ def _learned(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None
             patience=recipe.patience,
             on_epoch=on_epoch,
         )
-    trial, model = _models(increment, batch, old, lesson, epochs)
+    model = _model(increment, batch, old, lesson, epochs)
+    rows = held_out(model.placed(lesson.device), increment, once=epochs > 0 or recipe.frozen)
+    model = calibrated(model, rows)
     record = UpdateRecord(
         number=number,
         time=now(),
@@ -134,20 +145,19 @@ def _learned(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None
         seconds=round(time.perf_counter() - began, 3),
         epochs=epochs,
         before={} if old is None else held_back_figures(old.placed(lesson.device), held),
-        after=held_back_figures(trial.placed(lesson.device), held),
+        after=figures(model.posterior_from(rows.log_likelihood), rows.cell, rows.first),
         small=small,
     )
     return replace(model, log=(record,) if old is None else (*old.log, record))
 
 
-def _models(
+def _model(
     increment: Increment, batch: Batch, old: Model | None, lesson: Lesson, epochs: int
-) -> tuple[Model, Model]:
-    """The model without the held-back rows, for the log's figures, and the one with all rows."""
+) -> Model:
+    """The model with all rows, the held-back ones too, before they have calibrated it."""
     recipe, held = lesson.recipe, increment.held
     student = increment.student.double().eval().requires_grad_(False)
-    seen, more = increment.moments(increment.new), increment.moments(held)
-    total = merged(seen, more)
+    total = merged(increment.moments(increment.new), increment.moments(held))
     _refuse_overflow(total)
     latent = increment.latent_with(total)
     student.cpu()
@@ -160,6 +170,7 @@ def _models(
         latent=latent,
         temperature=1.0 if old is None else old.temperature,
         curve=torch.zeros((0, 0), dtype=torch.float64) if old is None else old.curve,
+        calibration=Calibration.empty() if old is None else old.calibration,
         seed=lesson.seed,
     )
     if isinstance(model.latent, ClassLatent) and not recipe.frozen:
@@ -167,10 +178,7 @@ def _models(
         at = rows_to_leave_out(rows, model.latent, increment.rng)
         x, cell = rows.take(at)
         model = chosen(model, model.latent, LeftOut(student.z_of(x, cell), cell))
-    trial = increment.latent_with(seen)
-    if isinstance(trial, ClassLatent) and isinstance(model.latent, ClassLatent):
-        trial = replace(trial, ridge=model.latent.ridge)
-    return replace(model, latent=trial), model
+    return model
 
 
 def _refuse_overflow(new: dict[int, Moments]) -> None:
@@ -216,6 +224,7 @@ def forget(model: Model, task: Any, label: Any) -> Model:
         registry=registry,
         embedding=embedding,
         latent=model.latent.without(gone, registry.task_of_cell),
+        calibration=model.calibration.restricted(kept),
     )
 
 

@@ -15,6 +15,7 @@ from clbruno.core.model import Model
 from clbruno.core.moments import Moments
 from clbruno.errors import InputError
 from clbruno.history import UpdateRecord, now, versions
+from clbruno.learn.calibrate import chosen as chosen_link
 from clbruno.learn.engine import STRUCTURE, Lesson, learn
 from clbruno.learn.replay import balanced
 from clbruno.learn.trainer import Epoch
@@ -30,7 +31,7 @@ ASKED, ASKED_EACH = 1000, 20
 SHARED = ("scaler", "flow", "embedding")
 """Parts of a model that must be the same in both for statistics to be added."""
 
-COMBINED = ("recipe", "registry", "latent", "temperature", "curve", "seed", "log")
+COMBINED = ("recipe", "registry", "latent", "temperature", "curve", "calibration", "seed", "log")
 """Parts of a model that a merge knows how to put together."""
 
 
@@ -174,7 +175,13 @@ def _added(sites: Sites) -> Model:
         curve = a.curve + b.curve
         if sites.base is not None and sites.base.curve.numel():
             curve = curve - sites.base.curve
-    model = replace(a, registry=registry, latent=latent, curve=curve)
+    places = {at: registry.cell_index(*name) for at, name in _cells_of(b) if news[name]}
+    calibration = a.calibration.grown(len(registry.cells)).joined(
+        b.calibration, places, None if sites.base is None else sites.base.calibration
+    )
+    if isinstance(latent, ClassLatent):
+        calibration = replace(calibration, link=chosen_link(calibration.curve))
+    model = replace(a, registry=registry, latent=latent, curve=curve, calibration=calibration)
     if isinstance(latent, ClassLatent) and not a.recipe.frozen:
         dim = len(latent.within)
         nothing = LeftOut(torch.zeros((0, dim)).double(), torch.zeros(0, dtype=torch.long))
@@ -272,6 +279,11 @@ def _replayed(sites: Sites, device: torch.device, on_epoch: Callable[[Epoch], No
     tasks = [names.tasks[names.task_of_cell[cell]] for cell in cells]
     labels = [names.labels[names.label_of_cell[cell]] for cell in cells]
     return learn(a, Lesson(x, tasks, labels, a.recipe, a.seed, device), on_epoch)
+
+
+def _cells_of(model: Model) -> list[tuple[int, tuple[Hashable, Hashable]]]:
+    names = model.registry
+    return [(at, (names.tasks[t], names.labels[y])) for at, (t, y) in enumerate(names.cells)]
 
 
 def _cells(model: Model) -> list[tuple[tuple[int, int], int]]:

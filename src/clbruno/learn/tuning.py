@@ -11,6 +11,7 @@ from torch import Tensor
 from clbruno.core.cells import ClassLatent
 from clbruno.core.conjugate import t_log_prob
 from clbruno.core.model import Model
+from clbruno.core.posterior import Posterior
 from clbruno.learn.batch import Batch
 
 RIDGES = (0.9, 0.3, 0.1)
@@ -149,22 +150,48 @@ def rows_to_leave_out(
 
 
 def held_back_figures(model: Model, held: Batch) -> dict[str, float]:
-    """Accuracy and log-loss on the held-back rows of the cells that the model knows."""
+    """Figures of the answers on the held-back rows of the cells that the model knows."""
     rows = np.flatnonzero(held.cell[held.rows] < len(model.registry.cells))[:MOST_ROWS]
     if not len(rows):
         return {}
     x, cell = held.raw(rows)
-    posterior = model.posterior(x)
+    return figures(model.posterior(x), cell, len(rows))
+
+
+def figures(posterior: Posterior, cell: Tensor, rows: int) -> dict[str, float]:
+    """Accuracy, log-loss and calibration of the first of these rows, given their true cells."""
+    if not rows:
+        return {}
+    cell = cell[:rows]
     label, task = posterior.label_of_cell[cell], posterior.task_of_cell[cell]
+    posterior = replace(posterior, log_likelihood=posterior.log_likelihood[:rows])
     log_label = posterior.log_label()
-    figures = {
-        "rows": float(len(rows)),
+    found = {
+        "rows": float(rows),
         "accuracy": _accuracy(log_label, label),
         "log_loss": -float(log_label.gather(1, label[:, None]).clamp(min=-708).mean()),
+        "ece": expected_calibration_error(log_label, label),
+        "brier": brier_score(log_label, label),
         "accuracy_task_known": _accuracy(posterior.log_label_in(task, log_label.shape[1]), label),
         "task_accuracy": _accuracy(posterior.log_task(), task),
     }
-    return {name: round(value, 6) for name, value in figures.items()}
+    return {name: round(value, 6) for name, value in found.items()}
+
+
+def expected_calibration_error(log_proba: Tensor, truth: Tensor, bins: int = 15) -> float:
+    """sum_b n_b / n |accuracy_b - confidence_b| over equal bins of the largest probability."""
+    confidence, best = log_proba.exp().max(dim=1)
+    gap = (best == truth).double() - confidence
+    place = (confidence * bins).long().clamp(max=bins - 1)
+    total = torch.zeros(bins, dtype=torch.float64).index_add_(0, place, gap)
+    return float(total.abs().sum() / len(truth))
+
+
+def brier_score(log_proba: Tensor, truth: Tensor) -> float:
+    """Mean over the rows of  sum_y (p(y | x) - [y is true])^2."""
+    proba = log_proba.exp()
+    hit = proba.gather(1, truth[:, None])[:, 0]
+    return float((proba.square().sum(1) - 2 * hit + 1).mean())
 
 
 def _accuracy(scores: Tensor, truth: Tensor) -> float:

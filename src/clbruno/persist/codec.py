@@ -17,7 +17,7 @@ from clbruno.data.scaling import Scaler
 from clbruno.errors import CLBrunoError, ModelFileError
 from clbruno.history import UpdateRecord
 from clbruno.learn.tuning import RIDGES, TEMPERATURES
-from clbruno.persist import flows, latents
+from clbruno.persist import calibrations, flows, latents
 from clbruno.persist.checks import Fields, require, shaped
 from clbruno.registry import Registry
 
@@ -35,6 +35,7 @@ def encode(saved: Saved) -> tuple[dict[str, Any], dict[str, Tensor]]:
     model = saved.model
     latent, latent_tensors = latents.encode(model.latent)
     flow, flow_tensors = flows.encode(model.flow)
+    calibration, calibration_tensors = calibrations.encode(model.calibration)
     header = {
         "library": "clbruno",
         "recipe": _encode_recipe(model.recipe),
@@ -43,6 +44,7 @@ def encode(saved: Saved) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "seed": model.seed,
         "temperature": model.temperature,
         "scaler": {"unit": model.scaler.unit, "root": model.scaler.root},
+        "calibration": calibration,
         "latent": latent,
         "flow": flow,
         "log": [_encode_record(record) for record in model.log],
@@ -51,6 +53,7 @@ def encode(saved: Saved) -> tuple[dict[str, Any], dict[str, Tensor]]:
         "scaler.center": model.scaler.center,
         "scaler.scale": model.scaler.scale,
         "curve": model.curve,
+        **calibration_tensors,
         **latent_tensors,
         **flow_tensors,
     }
@@ -80,6 +83,9 @@ def decode(header: dict[str, Any], tensors: dict[str, Tensor]) -> Saved:
                 latent=latents.decode(fields.child("latent"), rest, dim, recipe, registry),
                 temperature=fields.positive("temperature"),
                 curve=_decode_curve(rest, recipe),
+                calibration=calibrations.decode(
+                    fields.child("calibration"), rest, len(registry.cells)
+                ),
                 seed=fields.whole("seed", 0, 2**32),
                 log=tuple(_decode_record(Fields(r, "a log entry")) for r in fields.items("log")),
             ),
