@@ -13,10 +13,10 @@ KEPT = 99
 ENOUGH = 19
 """Scores of its own from which a class is judged by itself: 1 / (19 + 1) is the usual level."""
 
-TEMPERATURES = torch.tensor([2 ** (step / 4) for step in range(29)], dtype=torch.float64)
+TEMPERATURES = torch.tensor([2 ** (step / 6) for step in range(43)], dtype=torch.float64)
 """What the temperature is chosen from, 1 to 128."""
 
-TAILS = torch.tensor([math.inf, 24.0, 16.0, 12.0, 8.0, 6.0, 4.0, 3.0, 2.0], dtype=torch.float64)
+TAILS = torch.tensor([math.inf, 24.0, 12.0, 8.0, 6.0, 4.0, 3.0, 2.0], dtype=torch.float64)
 """What the tail of the link is chosen from."""
 
 LABEL, LABEL_IN_TASK, DENSITY = range(3)

@@ -22,7 +22,7 @@ from clbruno.core.posterior import LOG_FLOOR
 from clbruno.learn.batch import Batch
 from clbruno.learn.problem import Increment
 
-WANTED, MOST_FOLDS = 500, 5
+WANTED, MOST_FOLDS = 300, 5
 """Rows to hold back, in turn where one share is too small, and the most turns."""
 
 MOST_ROWS = 2048
