@@ -17,7 +17,7 @@ from clbruno.estimator import CLBrunoClassifier
 from clbruno.persist import load
 
 _SHOWN = 20
-_ANSWERS = ("label", "probability", "task", "task_probability", "typicality")
+_ANSWERS = ("label", "probability", "task", "task_probability", "typicality", "set")
 
 
 def predict(
@@ -25,6 +25,9 @@ def predict(
     data: str,
     task: str | None,
     id_column: str | None,
+    missing: str,
+    coverage: float | None,
+    abstain: float | None,
     ignore: tuple[str, ...],
     output: str | None,
     as_json: bool,
@@ -34,13 +37,19 @@ def predict(
         raise InputError(f"the id column cannot be called {id_column!r}: the output has one too")
     if output is not None:
         writer_for(output)
-    reader = load(model)
-    columns = Columns(text=() if id_column is None else (id_column,), ignore=ignore)
-    _emit(_answers(reader, data, columns, task), output, as_json)
+    reader = load(model).set_params(missing=missing)
+    text = () if id_column is None else (id_column,)
+    columns = Columns(text=text, ignore=ignore, missing=missing == "marginal")
+    _emit(_answers(reader, data, columns, task, coverage, abstain), output, as_json)
 
 
 def _answers(
-    model: CLBrunoClassifier, data: str, columns: Columns, task: str | None
+    model: CLBrunoClassifier,
+    data: str,
+    columns: Columns,
+    task: str | None,
+    coverage: float | None,
+    abstain: float | None,
 ) -> Iterator[Rows]:
     registry = model.model_.registry
     known = None if task is None else names_like(registry.tasks[0], [task], "task")[0]
@@ -48,15 +57,24 @@ def _answers(
     for chunk, x in chunks_of_features(data, columns, model):
         label = model.predict_proba(x, known)
         tasks = model.predict_task_proba(x)
-        best = tasks.argmax(axis=1) if place is None else np.full(len(x), place)
+        at = tasks.argmax(axis=1) if place is None else np.full(len(x), place)
+        best = model.classes_[label.argmax(axis=1)]
+        if abstain is not None:
+            answers = model.predict(x, known, abstain=abstain)
+            best = np.array(["" if answer is None else str(answer) for answer in answers])
+        sets = {}
+        if coverage is not None:
+            inside = model.predict_set(x, coverage, known)
+            sets["set"] = np.array(["|".join(map(str, model.classes_[row])) for row in inside])
         yield Rows(
             {
                 **chunk.text,
-                "label": model.classes_[label.argmax(axis=1)],
+                "label": best,
                 "probability": label.max(axis=1),
-                "task": model.tasks_[best],
-                "task_probability": tasks[np.arange(len(x)), best],
+                "task": model.tasks_[at],
+                "task_probability": tasks[np.arange(len(x)), at],
                 "typicality": model.typicality(x, known),
+                **sets,
             }
         )
 

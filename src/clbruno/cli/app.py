@@ -21,6 +21,7 @@ OUT = click.option(
     type=PATH,
     help="Write to this file (.csv, .tsv, .json, .jsonl, .npz, .parquet) and not to the screen.",
 )
+SHARE = click.FloatRange(0, 1, min_open=True, max_open=True)
 SEED = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show_default=True)
 
 
@@ -34,7 +35,8 @@ SEED = click.option("--seed", type=click.IntRange(0, 2**32 - 1), default=0, show
       fish   _CLBRUNO_COMPLETE=fish_source clbruno | source       in ~/.config/fish/config.fish
 
     \b
-    Exit codes: 0 done, 2 bad input, 3 an update refused by --validation, 130 stopped by Ctrl-C.
+    Exit codes: 0 done, 2 bad input, 3 an update refused by --validation, 4 drift found by
+    compare, 130 stopped by Ctrl-C.
     """,
 )
 @click.version_option(package_name="clbruno")
@@ -111,6 +113,19 @@ def learn(**options: Any) -> None:
 @DATA
 @click.option("--task", metavar="NAME", help="The task of all rows, if it is known.")
 @click.option("--id", "id_column", metavar="COLUMN", help="Copy this column to the output.")
+@click.option(
+    "--missing",
+    type=click.Choice(["error", "marginal"]),
+    default="error",
+    show_default=True,
+    help="'marginal' answers rows with empty features, or without some columns, from the others.",
+)
+@click.option(
+    "--coverage", type=SHARE, help="Add the set of labels that covers the true one so often."
+)
+@click.option(
+    "--abstain", type=SHARE, help="Leave the label empty where a row is untypical or unsure."
+)
 @IGNORE
 @OUT
 @JSON
@@ -138,6 +153,51 @@ def sample(**options: Any) -> None:
     from clbruno.cli import answering
 
     answering.sample(**options)
+
+
+@_command("clbruno compare tumours.clb march.csv --task Boston --level 0.001")
+@MODEL
+@DATA
+@click.option("--task", metavar="NAME", help="Compare with this task alone.")
+@click.option(
+    "--level",
+    type=SHARE,
+    default=0.001,
+    show_default=True,
+    help="Exit code 4 if the rows fit no task with a p-value of at least this.",
+)
+@IGNORE
+@JSON
+def compare(**options: Any) -> None:
+    """Tell whether the unlabelled rows of DATA look like the tasks that MODEL has learned.
+
+    Shows for each task how probable it is, whether the rows are exchangeable with those that were
+    learned, and the features that differ most. Exit code 4 on drift.
+    """
+    from clbruno.cli import comparing
+
+    comparing.compare(**options)
+
+
+@_command("clbruno audit tumours.clb --members in.csv --non-members out.csv --label diagnosis")
+@MODEL
+@click.option("--members", type=PATH, required=True, help="Rows that MODEL has learned.")
+@click.option("--non-members", type=PATH, required=True, help="Rows like them that it has not.")
+@click.option("--label", required=True, metavar="COLUMN", help="The column with the labels.")
+@click.option("--task", metavar="NAME", help="The task of all rows.")
+@click.option("--task-column", metavar="COLUMN", help="The column with the task of each row.")
+@IGNORE
+@SEED
+@JSON
+def audit(**options: Any) -> None:
+    """Attack MODEL: how well does it tell who was in its data?
+
+    Measures membership inference and how close generated rows come to learned ones. What it finds
+    is a lower bound: another attack may find more.
+    """
+    from clbruno.cli import auditing
+
+    auditing.audit(**options)
 
 
 @_command("clbruno inspect tumours.clb")

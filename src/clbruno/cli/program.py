@@ -12,6 +12,7 @@ from clbruno.errors import CLBrunoError, SmallClassWarning
 
 BAD_INPUT = 2
 REFUSED = 3
+DRIFTED = 4
 STOPPED = 130
 _UNFORESEEN = 1
 _DEBUG = "clbruno.debug"

@@ -1,16 +1,19 @@
 """Tables of the command line in the terms of a model: its features in order, its kind of names."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
+import click
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from clbruno.cli.console import watched
+from clbruno.core.missing import separation
 from clbruno.data.readers import Chunk, Columns, read, tables_of
 from clbruno.data.stream import Stream
-from clbruno.data.table import Table, match_features
+from clbruno.data.table import Table, first_names, match_features, with_missing
 from clbruno.errors import InputError
 from clbruno.estimator import CLBrunoClassifier
 from clbruno.registry import DEFAULT_TASK
@@ -156,5 +159,35 @@ def chunks_of_features(
 ) -> Iterator[tuple[Chunk, NDArray[np.floating]]]:
     """The rows of a table, chunk by chunk, with their features in the model's order."""
     expected = expected_features(model)
-    for chunk in watched(read(path, columns), "predicting", lambda c: len(c.x)):
-        yield chunk, features_of(chunk, path, expected)
+    assert expected is not None
+    for number, chunk in enumerate(watched(read(path, columns), "reading", lambda c: len(c.x))):
+        report = coverage(model, chunk.names) if number == 0 else None
+        if report and columns.missing:
+            click.echo(f"{path}: {report}", err=True)
+        try:
+            if columns.missing:
+                table = with_missing(Table(chunk.x, chunk.names), expected.names)
+                yield (
+                    chunk,
+                    features_of(replace(chunk, x=table.x, names=table.names), path, expected),
+                )
+            else:
+                yield chunk, features_of(chunk, path, expected)
+        except InputError as error:
+            if report is None:
+                raise
+            raise InputError(f"{error}. {report}; --missing marginal answers from them") from None
+
+
+def coverage(model: CLBrunoClassifier, names: Sequence[str] | None) -> str | None:
+    """Which features of the model a table has, and what they carry; None if it has all of them."""
+    learned = getattr(model, "feature_names_in_", None)
+    if learned is None or names is None or set(learned) <= set(names):
+        return None
+    there = [at for at, name in enumerate(learned) if name in set(names)]
+    gone = [str(name) for name in learned if name not in set(names)]
+    share = separation(model.model_, torch.tensor(there, dtype=torch.long))
+    return (
+        f"{len(there)} of {len(learned)} features are there, and carry {share:.0%} of the "
+        f"separation of the classes; missing: {first_names(gone)}"
+    )

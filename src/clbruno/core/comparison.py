@@ -160,15 +160,12 @@ def _cells(model: Model, posterior: Posterior, task: int) -> Tensor:
 
 def _residual(model: Model, x: Tensor, cell: Tensor) -> Tensor:
     """z of each row less the mean of its cell's predictive."""
-    with torch.no_grad():
-        scaled = model.scaler.forward(x.double()).to(model.device)
-        z = model.flow(scaled, model.context(cell))[0].double().cpu()
     latent = model.latent
     if isinstance(latent, ClassLatent):
         centre = torch.stack([law.mean for law in latent.laws])
     else:
         centre = torch.stack([latent.predictive[t].mean for t in model.registry.task_of_cell])
-    rest: Tensor = z - centre[cell]
+    rest: Tensor = model.latent_of(x, cell) - centre[cell]
     return rest
 
 

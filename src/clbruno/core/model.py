@@ -85,6 +85,11 @@ class Model:
                 value = torch.stack([self._conditional(scaled, cell) for cell in cells], dim=-1)
         return value
 
+    def latent_of(self, x: Tensor, cells: Tensor) -> Tensor:
+        """z of raw rows, each in its own cell."""
+        with torch.no_grad():
+            return self._forward(self.scaler.forward(x.double()), self.context(cells))[0]
+
     def _conditional(self, scaled: Tensor, cell: int) -> Tensor:
         z, ladj = self._forward(scaled, self.context(torch.full((len(scaled),), cell)))
         value: Tensor = self.latent.log_prob(z, [cell])[:, 0] + ladj

@@ -32,10 +32,14 @@ _IN_FOLDERS = (".parquet", ".pq")
 
 @dataclass(frozen=True)
 class Columns:
-    """Which columns are text to keep, and which are left out; the others are features."""
+    """Which columns are text to keep, and which are left out; the others are features.
+
+    With `missing` a feature may be empty or NaN.
+    """
 
     text: tuple[str, ...] = ()
     ignore: tuple[str, ...] = ()
+    missing: bool = False
 
 
 @dataclass(frozen=True)
@@ -125,9 +129,10 @@ def checked_features(
     x: NDArray[np.floating],
     names: Sequence[str] | None,
     row_name: Callable[[int], str],
+    missing: bool = False,
 ) -> NDArray[np.floating]:
     """The same values, row by row, if all are finite; else an error names the first that is not."""
-    finite = np.isfinite(x)
+    finite = ~np.isinf(x) if missing else np.isfinite(x)
     if not finite.all():
         row, column = np.argwhere(~finite)[0]
         where = repr(names[column]) if names is not None else str(column + 1)
@@ -171,12 +176,18 @@ def _read_text(source: str, columns: Columns, cells: int) -> Iterator[Chunk]:
         while rows := list(itertools.islice(records, size)):
             row_name = records.row_namer(first, len(rows))
             features = [pick(row) if pick else (row[feature_at[0]],) for row in rows]
+            if columns.missing:
+                features = [
+                    tuple(cell if cell.strip() else "nan" for cell in row) for row in features
+                ]
             x = _numbers(source, features, names, row_name)
             text = {
                 name: checked_text(source, name, [row[index] for row in rows], row_name)
                 for name, index in text_at.items()
             }
-            yield Chunk(names, checked_features(source, x, names, row_name), text, first)
+            yield Chunk(
+                names, checked_features(source, x, names, row_name, columns.missing), text, first
+            )
             first += len(rows)
 
 

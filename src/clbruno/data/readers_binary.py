@@ -79,7 +79,11 @@ def _npz_chunks(
         yield Chunk(
             kept_names,
             checked_features(
-                source, _floats(x if keep is None else x[:, keep]), kept_names, row_name
+                source,
+                _floats(x if keep is None else x[:, keep]),
+                kept_names,
+                row_name,
+                columns.missing,
             ),
             {
                 name: checked_text(source, name, values[start : start + rows], row_name)
@@ -132,7 +136,7 @@ def read_parquet(source: str, columns: Columns, cells: int) -> Iterator[Chunk]:
                 max(1, cells // len(header)), columns=[*names, *text_at], use_threads=False
             ):
                 if batch.num_rows:
-                    yield _parquet_chunk(source, batch, names, tuple(text_at), first)
+                    yield _parquet_chunk(source, batch, names, columns, first)
                 first += batch.num_rows
         except (pa.ArrowException, OSError) as error:
             raise InputError(f"{source} is not a readable Parquet file: {error}") from error
@@ -147,7 +151,7 @@ def _check_numeric(source: str, name: str, kind: Any, types: Any) -> None:
 
 
 def _parquet_chunk(
-    source: str, batch: Any, names: tuple[str, ...], text: tuple[str, ...], first: int
+    source: str, batch: Any, names: tuple[str, ...], columns: Columns, first: int
 ) -> Chunk:
     row_name = _row_namer(first - 1)
     x = np.empty((batch.num_rows, len(names)))
@@ -160,9 +164,10 @@ def _parquet_chunk(
             ["" if value is None else str(value) for value in batch.column(name).to_pylist()],
             row_name,
         )
-        for name in text
+        for name in columns.text
     }
-    return Chunk(names, checked_features(source, x, names, row_name), kept, first)
+    x = checked_features(source, x, names, row_name, columns.missing)
+    return Chunk(names, x, kept, first)
 
 
 def read_h5ad(source: str, columns: Columns, cells: int) -> Iterator[Chunk]:
@@ -191,7 +196,9 @@ def read_h5ad(source: str, columns: Columns, cells: int) -> Iterator[Chunk]:
             row_name = _row_namer(start)
             yield Chunk(
                 names,
-                checked_features(source, _floats(dense[:, feature_at]), names, row_name),
+                checked_features(
+                    source, _floats(dense[:, feature_at]), names, row_name, columns.missing
+                ),
                 {
                     name: checked_text(source, name, values[start : start + size], row_name)
                     for name, values in text.items()
