@@ -276,6 +276,59 @@ def merge(**options: Any) -> None:
     merging.merge(**options)
 
 
+def _about_data(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The options of a command that asks a model about tables."""
+    for option in (
+        IGNORE,
+        click.option("--task-column", metavar="COLUMN", help="The column with the true tasks."),
+        click.option(
+            "--task",
+            multiple=True,
+            metavar="NAME",
+            help="The true task of all rows; or give it once per --data, in the same order.",
+        ),
+        click.option("--label", metavar="COLUMN", help="The column with the true labels."),
+        click.option(
+            "--data", multiple=True, type=PATH, metavar="FILE", help="Rows; may be given often."
+        ),
+    ):
+        function = option(function)
+    return function
+
+
+@_command("clbruno report tumours.clb --data test.csv --label diagnosis --id patient")
+@MODEL
+@_about_data
+@click.option("--id", "id_column", metavar="COLUMN", help="The column with the rows' names.")
+@click.option(
+    "--explain",
+    multiple=True,
+    metavar="NAME",
+    help="Show which features pulled this row to its class; may be given often.",
+)
+@click.option("-o", "--output", type=PATH, default="report.html", show_default=True)
+def report(**options: Any) -> None:
+    """Write a report on MODEL: one HTML file with pictures, for people.
+
+    Without --data it tells what the model knows and how it came about. With it: what is confused,
+    how sure and how typical the answers are, how far the generated samples match.
+    """
+    from clbruno.cli import reporting
+
+    reporting.report(**options)
+
+
+@_command("clbruno card tumours.clb --data test.csv --label diagnosis -o card.md")
+@MODEL
+@_about_data
+@click.option("-o", "--output", type=PATH, default="card.md", show_default=True)
+def card(**options: Any) -> None:
+    """Write a model card: the facts of MODEL that a change-control file asks for, in Markdown."""
+    from clbruno.cli import reporting
+
+    reporting.card(**options)
+
+
 @_command("clbruno demo")
 def demo() -> None:
     """Learn handwritten digits in five pieces, and show what is remembered."""

@@ -174,6 +174,7 @@ def figures(posterior: Posterior, cell: Tensor, rows: int) -> dict[str, float]:
         "brier": brier_score(log_label, label),
         "accuracy_task_known": _accuracy(posterior.log_label_in(task, log_label.shape[1]), label),
         "task_accuracy": _accuracy(posterior.log_task(), task),
+        **_accuracy_by_task(model, log_label, label, task),
     }
     return {name: round(value, 6) for name, value in found.items()}
 
@@ -192,6 +193,19 @@ def brier_score(log_proba: Tensor, truth: Tensor) -> float:
     proba = log_proba.exp()
     hit = proba.gather(1, truth[:, None])[:, 0]
     return float((proba.square().sum(1) - 2 * hit + 1).mean())
+
+
+def _accuracy_by_task(
+    model: Model, log_label: Tensor, label: Tensor, task: Tensor
+) -> dict[str, float]:
+    """The accuracy on the rows of each task, the task not told; where there are several."""
+    names = model.registry.tasks
+    if len(names) == 1:
+        return {}
+    return {
+        f"accuracy, task {names[at]}": _accuracy(log_label[task == at], label[task == at])
+        for at in task.unique().tolist()
+    }
 
 
 def _accuracy(scores: Tensor, truth: Tensor) -> float:
