@@ -215,7 +215,8 @@ def draw_retention(curves: Curves, exam: Exam | None, ax: Axes) -> Axes:
             continue
         at = named.index(name) % len(SERIES)
         last = values[-1]
-        ax.plot(x, values, color=SERIES[at], marker=_MARKS[at], markersize=4, linewidth=1.8)
+        mark = _MARKS[at] if curves.updates <= 20 else ""
+        ax.plot(x, values, color=SERIES[at], marker=mark, markersize=4, linewidth=1.8)
         if name in today:
             ax.plot((x[-1], curves.updates + 0.3), (last, today[name]), ":", color=SERIES[at])
             last = today[name]
@@ -366,7 +367,7 @@ def _matrix(
     if len(columns) <= NAMED:
         long = max(len(str(name)) for name in columns) * len(columns) > 40
         ax.tick_params(axis="x", rotation=90 if long else 0)
-    size = 6.0 if max(len(rows), len(columns)) > 16 else 8.0
+    size = 6.0 if 16 < max(len(rows), len(columns)) <= NAMED else 8.0
     ax.tick_params(length=0, labelsize=size)
     ax.spines[:].set_visible(True)
     return ax

@@ -32,6 +32,7 @@ class Picture:
         shows: how to read it.
         bad: what would be bad.
         here: what it says of this model.
+        wide: whether a phone shows a part of it, to be moved, so that it can be read.
     """
 
     name: str
@@ -40,6 +41,7 @@ class Picture:
     shows: str
     bad: str
     here: str
+    wide: bool = False
 
 
 @dataclass(frozen=True)
@@ -127,9 +129,11 @@ def picture(
     bad: str,
     here: str,
     size: tuple[float, float] = SIZE,
+    wide: bool = False,
 ) -> Picture:
     """Draw a picture; its alternative text is its title and what it says here."""
-    return Picture(name, title, Markup(svg(draw, name, f"{title}. {here}", size)), shows, bad, here)
+    drawn = Markup(svg(draw, name, f"{title}. {here}", size))
+    return Picture(name, title, drawn, shows, bad, here, wide)
 
 
 def _tiles(subject: Subject) -> list[tuple[str, str]]:
@@ -153,8 +157,7 @@ def _retention(curves: Curves, exam: Exam | None) -> Picture:
     several = curves.kind in ("task", "label")
     what = {"task": "each task", "label": "each class"}.get(curves.kind, "what was held back")
     sources = {
-        "validation": "Every line is measured on the same rows after every update: those of the "
-        "file given with --validation.",
+        "validation": "Every line is measured on the same validation rows after every update.",
         "held back": "Measured on the rows that each update held back from learning, so a line has "
         "a point only where its rows were part of the update.",
     }
@@ -193,7 +196,7 @@ def _right(exam: Exam) -> list[Picture]:
             f"{shortened(exam.labels[answer])} for {shortened(exam.labels[true])}"
         )
     rows = int((counts.sum(axis=1) > 0).sum())
-    side = min(7.5, max(3.2, 1.6 + 0.27 * rows))
+    side = min(5.6, max(3.2, 1.6 + 0.17 * rows))
     return [
         picture(
             "confusion",
@@ -204,7 +207,8 @@ def _right(exam: Exam) -> list[Picture]:
             bad="Dark squares away from the diagonal, and above all several in one column: an "
             "answer that swallows others.",
             here=f"{here}.",
-            size=(max(SIZE[0], min(side + 1, 7.5)), side),
+            size=(max(SIZE[0], side + 0.4), side),
+            wide=16 < rows <= plots.NAMED,
         )
     ]
 
@@ -227,7 +231,8 @@ def _identity(exam: Exam) -> Picture | None:
         bad="A row that is dark away from its own task. It may also be true: sites that send the "
         "same kind of sample cannot be told apart.",
         here=here,
-        size=(SIZE[0], min(7.5, max(2.6, 1.5 + 0.3 * len(rows)))),
+        size=(SIZE[0], min(5.0, max(2.6, 1.5 + 0.27 * len(rows)))),
+        wide=16 < len(rows) <= plots.NAMED,
     )
 
 
@@ -278,7 +283,7 @@ def _density(pair: measures.Pairing) -> list[Picture]:
         if several
         else "Blue dots are real rows, orange crosses generated ones."
     )
-    size = (6.2, SIZE[1]) if several else SIZE
+    size = (5.4, SIZE[1]) if several else SIZE
     return [
         picture(
             "pca",

@@ -50,6 +50,18 @@ def themed(text: str) -> str:
     return text
 
 
+def standalone(picture: str) -> str:
+    """A picture of `svg` as a file of its own, with paper under it, light or dark."""
+    style = (
+        f"<style>:root{{--paper:#ffffff;{variables(dark=False)}}}"
+        "@media (prefers-color-scheme:dark){:root{--paper:#10161d;"
+        f"{variables(dark=True)}}}image{{filter:invert(1) hue-rotate(180deg)}}}}"
+        "</style><rect width='100%' height='100%' rx='8' style='fill:var(--paper)'/>"
+    )
+    head, rest = picture.split(">", 1)
+    return f"{head}>{style}{rest}"
+
+
 def variables(dark: bool) -> str:
     """The style sheet's variables for the pictures' colours."""
     return "".join(f"--c{colour[1:]}:{twin if dark else colour};" for colour, twin in DARK.items())

@@ -28,7 +28,7 @@ DARK = {
 }
 """What stands for each colour on dark paper."""
 
-SIZE = (5.4, 3.5)
+SIZE = (4.8, 3.3)
 """Inches of a picture that still reads on a phone."""
 
 RC: Any = {
