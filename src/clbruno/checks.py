@@ -30,9 +30,10 @@ def check_flow(make_flow: MakeFlow, context_dim: int = 0) -> None:
         make_flow: builds the flow in a given precision; called once and more per check.
         context_dim: length of the context vectors of a conditional flow.
 
-    >>> from clbruno.core.flow import Whitening
-    >>> mean, root = torch.ones(3), 2 * torch.eye(3)
-    >>> check_flow(lambda dtype: Whitening(mean.to(dtype), root.to(dtype)))
+    Examples:
+        >>> from clbruno.core.flow import Whitening
+        >>> mean, root = torch.ones(3), 2 * torch.eye(3)
+        >>> check_flow(lambda dtype: Whitening(mean.to(dtype), root.to(dtype)))
     """
     for check in FLOW_CHECKS:
         check(make_flow, context_dim)
@@ -44,9 +45,10 @@ def check_latent(make_latent: MakeLatent) -> None:
     Args:
         make_latent: builds the latent; called once per check.
 
-    >>> from clbruno.core.latent import ExchangeableGaussian
-    >>> nu, rho = torch.ones(2).double(), torch.full((2,), 0.3).double()
-    >>> check_latent(lambda: ExchangeableGaussian.prior(nu, rho))
+    Examples:
+        >>> from clbruno.core.latent import ExchangeableGaussian
+        >>> nu, rho = torch.ones(2).double(), torch.full((2,), 0.3).double()
+        >>> check_latent(lambda: ExchangeableGaussian.prior(nu, rho))
     """
     for check in LATENT_CHECKS:
         check(make_latent)

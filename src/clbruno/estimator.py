@@ -51,9 +51,10 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         device: `"auto"`, `"cpu"` or `"cuda"`: where the flow is trained.
         random_state: seed of all randomness; None takes a fresh one.
         verbose: 1 shows a progress bar for every update.
-        couplings, hidden, ...: any number of the recipe, see `clbruno.config.Recipe`; None keeps
-            the recipe's.
         missing: `"error"` refuses a NaN; `"marginal"` answers from the features that a row has.
+
+    Every other argument is a number of the recipe, see `clbruno.config.Recipe`; None keeps the
+    recipe's.
 
     Attributes:
         classes_: labels in the order they were learned; the columns of `predict_proba`.
@@ -64,14 +65,15 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         feature_names_in_: names of the features, if the first batch had any.
         model_: the learned state, a frozen value.
 
-    >>> import numpy as np
-    >>> rng = np.random.default_rng(0)
-    >>> X = np.vstack([rng.normal(c, 1, (30, 2)) for c in (0, 6, 12)])
-    >>> y = np.repeat(["a", "b", "c"], 30)
-    >>> model = CLBrunoClassifier(random_state=0).partial_fit(X[:60], y[:60])
-    >>> model = model.partial_fit(X[60:], y[60:])
-    >>> model.predict([[0, 0], [6, 6], [12, 12]]).tolist()
-    ['a', 'b', 'c']
+    Examples:
+        >>> import numpy as np
+        >>> rng = np.random.default_rng(0)
+        >>> X = np.vstack([rng.normal(c, 1, (30, 2)) for c in (0, 6, 12)])
+        >>> y = np.repeat(["a", "b", "c"], 30)
+        >>> model = CLBrunoClassifier(random_state=0).partial_fit(X[:60], y[:60])
+        >>> model = model.partial_fit(X[60:], y[60:])
+        >>> model.predict([[0, 0], [6, 6], [12, 12]]).tolist()
+        ['a', 'b', 'c']
     """
 
     model_: Model

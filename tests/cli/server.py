@@ -19,6 +19,7 @@ import clbruno.cli.answering
 import clbruno.cli.forgetting
 import clbruno.cli.learning
 import clbruno.cli.merging
+import clbruno.cli.reporting
 import clbruno.cli.showing
 import clbruno.learn.engine  # noqa: F401
 from clbruno import CLBrunoClassifier

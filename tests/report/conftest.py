@@ -154,7 +154,7 @@ class Seen:
 LOOK = """() => {
   const wide = document.documentElement.clientWidth;
   const box = e => e.getBoundingClientRect();
-  const pictures = [...document.querySelectorAll('main svg.picture, main img, article img')];
+  const pictures = [...document.querySelectorAll('main svg.picture, main img')];
   return {
     too_wide: document.documentElement.scrollWidth <= wide ? [] :
       [...document.querySelectorAll('body *')].filter(e => box(e).right > wide + 1)
@@ -175,35 +175,42 @@ class Reader:
         self._chromium = chromium
         self._axe = AXE.read_text(encoding="utf-8")
 
-    def look(self, address: str, width: int, *, scheme: str = "light", judge: bool = False) -> Seen:
-        """Open a page; with `judge`, check contrast, landmarks and the rest with axe-core."""
-        context = self._chromium.new_context(
-            viewport={"width": width, "height": 900}, color_scheme=scheme, reduced_motion="reduce"
-        )
+    def look(self, address: str, *widths: int, scheme: str = "light", judge: bool = False) -> Seen:
+        """Open a page and look at it at some widths, the last one most of all.
+
+        With `judge`, check contrast, landmarks and the rest with axe-core at every width.
+        """
+        context = self._chromium.new_context(color_scheme=scheme, reduced_motion="reduce")
         complaints: list[str] = []
+        say = complaints.append
+        too_wide: list[str] = []
         try:
             page = context.new_page()
-            page.on(
-                "console", lambda m: m.type in ("error", "warning") and complaints.append(m.text)
-            )
-            page.on("pageerror", lambda error: complaints.append(str(error)))
-            page.on("requestfailed", lambda request: complaints.append(f"failed: {request.url}"))
-            page.on(
-                "response", lambda r: r.status >= 400 and complaints.append(f"{r.status} {r.url}")
-            )
+            page.on("console", lambda m: m.type in ("error", "warning") and say(m.text))
+            page.on("pageerror", lambda error: say(str(error)))
+            page.on("requestfailed", lambda request: say(f"failed: {request.url}"))
+            page.on("response", lambda got: got.status >= 400 and say(f"{got.status} {got.url}"))
+            page.set_viewport_size({"width": widths[0], "height": 900})
             page.goto(address, wait_until="load")
-            found = page.evaluate(LOOK)
             if judge:
                 page.evaluate(self._axe)
-                result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
-                complaints += [
-                    f"{v['id']}: {v['help']}: {v['nodes'][0]['html'][:150]} "
-                    f"{v['nodes'][0]['failureSummary'][:200]}"
-                    for v in result["violations"]
-                ]
+            for width in widths:
+                page.set_viewport_size({"width": width, "height": 900})
+                found = page.evaluate(LOOK)
+                too_wide += [f"{width}: {element}" for element in found.pop("too_wide")]
+                complaints += self._judged(page) if judge else []
         finally:
             context.close()
-        return Seen(complaints, **found)
+        return Seen(complaints, too_wide, **found)
+
+    @staticmethod
+    def _judged(page: Any) -> list[str]:
+        result = page.evaluate("axe.run(document, {resultTypes: ['violations']})")
+        return [
+            f"{found['id']}: {node['html'][:150]}: {node['failureSummary'][:250]}"
+            for found in result["violations"]
+            for node in found["nodes"][:2]
+        ]
 
 
 @pytest.fixture(scope="session")

@@ -58,11 +58,12 @@ class Stream:
         pieces: an iterable of `(X, y)` or `(X, y, task)`, read once and in its order.
         buffer: rows that are shuffled together; None fits them to 8 million numbers.
 
-    >>> import numpy as np
-    >>> rows = np.arange(10.0)[:, None]
-    >>> stream = Stream(((rows, ["a", "b"] * 5) for _ in range(3)), buffer=16)
-    >>> [len(block) for block in stream.blocks(seed=0)]
-    [8, 8, 7, 7]
+    Examples:
+        >>> import numpy as np
+        >>> rows = np.arange(10.0)[:, None]
+        >>> stream = Stream(((rows, ["a", "b"] * 5) for _ in range(3)), buffer=16)
+        >>> [len(block) for block in stream.blocks(seed=0)]
+        [8, 8, 7, 7]
     """
 
     def __init__(self, pieces: Iterable[Any], *, buffer: int | None = None) -> None:
