@@ -9,12 +9,17 @@ DATA ?= ../shared/data
 CLOSED := clbruno,clbruno-oracle,ncm,lda,shrunk,shrunk-sqrt,fecam,fetril,joint-logistic,ranpac
 export OMP_NUM_THREADS ?= 1
 
-.PHONY: demo test lint nightly benchmarks clean
+# Chromium and axe-core look at the report and at the documentation.
+BROWSER := .browser
+AXE := 4.14.1
+AS_ROOT := $(if $(filter 0,$(shell id -u)),,sudo)
+
+.PHONY: demo test lint docs browser nightly benchmarks clean
 
 demo: $(VENV)/.user
 	$(BIN)/clbruno demo
 
-test: lint
+test: lint browser
 	$(BIN)/python -m pytest -n 2 --dist loadfile -m "not nightly"
 	$(BIN)/python -m pytest --doctest-modules src/clbruno -p no:cacheprovider
 
@@ -22,6 +27,12 @@ lint: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+
+docs: $(VENV)/.dev
+	$(BIN)/mkdocs build --strict --quiet
+	@echo "site: $(CURDIR)/site/index.html"
+
+browser: $(BROWSER)/.ready-$(AXE)
 
 nightly: $(VENV)/.dev
 	$(BIN)/python -m pytest -m nightly
@@ -31,7 +42,7 @@ benchmarks: $(VENV)/.dev
 	$(BIN)/python -m benchmarks report
 
 clean:
-	rm -rf $(VENV) build dist src/*.egg-info
+	rm -rf $(VENV) $(BROWSER) site build dist src/*.egg-info
 
 $(BIN)/python:
 	$(PYTHON) -m venv $(VENV)
@@ -45,3 +56,11 @@ $(VENV)/.user: pyproject.toml constraints.txt | $(BIN)/python
 $(VENV)/.dev: pyproject.toml constraints.txt | $(BIN)/python
 	$(BIN)/python -m pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	touch $@ $(VENV)/.user
+
+$(BROWSER)/.ready-$(AXE):
+	@command -v chromium >/dev/null && command -v npm >/dev/null || $(AS_ROOT) apt-get update -qq
+	@command -v chromium >/dev/null || $(AS_ROOT) apt-get install -y -qq chromium
+	@command -v npm >/dev/null || $(AS_ROOT) apt-get install -y -qq npm
+	mkdir -p $(BROWSER)
+	npm install --prefix $(BROWSER) --no-save --no-audit --no-fund --ignore-scripts --silent axe-core@$(AXE)
+	touch $@

@@ -46,7 +46,9 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         return f"\N{WHITE SQUARE}{len(equations) - 1}\N{WHITE SQUARE}"
 
     def marked(text: str) -> str:
-        text = _BLOCK.sub(lambda m: f'<div class="equation" tabindex="0">{mark(m[1], "block")}</div>', text)
+        text = _BLOCK.sub(
+            lambda m: f'<div class="equation" tabindex="0">{mark(m[1], "block")}</div>', text
+        )
         return _INLINE.sub(lambda m: mark(m[1], "inline"), text)
 
     parts = _CODE.split(markdown)

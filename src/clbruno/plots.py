@@ -251,11 +251,9 @@ def draw_generated(pair: measures.Pairing, how: str, ax: Axes) -> Axes:
     real, made = measures.projected(some, how)
     cells = np.unique(some.cell)
     if 1 < len(cells) <= len(SERIES):
-        for at, cell in enumerate(cells):
-            name = shortened(pair.names[cell])
-            _cloud(ax, real[some.cell == cell], made[some.cell == cell], SERIES[at], SERIES[at])
-            ax.scatter([], [], color=SERIES[at], s=20, label=name)
-        ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+        for cell, colour in zip(cells, SERIES, strict=False):
+            _cloud(ax, real[some.cell == cell], made[some.cell == cell], colour, colour)
+        _legend(ax, [shortened(pair.names[cell]) for cell in cells])
     else:
         _cloud(ax, real, made, SERIES[0], SERIES[1])
     kind = {"pca": "principal direction", "tsne": "t-SNE axis"}[how]
@@ -279,6 +277,12 @@ def draw_pull(pull: measures.Pull, features: Sequence[object], ax: Axes, most: i
     return ax
 
 
+def _legend(ax: Axes, names: Sequence[str]) -> None:
+    """Names beside the picture; given with their dots, because matplotlib hides `_names`."""
+    dots = [ax.scatter([], [], color=SERIES[at % len(SERIES)], s=20) for at in range(len(names))]
+    ax.legend(dots, names, fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+
+
 def _cloud(ax: Axes, real: Floats, made: Floats, first: str, second: str) -> None:
     ax.scatter(real[:, 0], real[:, 1], s=13, color=first, alpha=0.55, linewidths=0)
     ax.scatter(made[:, 0], made[:, 1], s=15, color=second, marker="x", linewidths=0.9)
@@ -296,8 +300,7 @@ def _recorded_scatter(tasks: Sequence[Mapping[str, Any]], ax: Axes) -> Axes:
         colour = SERIES[at % len(SERIES)]
         real, made = (np.array(task[kind])[:, :2] for kind in ("test", "generated"))
         _cloud(ax, real, made, colour, colour)
-        ax.scatter([], [], color=colour, s=20, label=f"task {shortened(task['task'])}")
-    ax.legend(fontsize="small", loc="center left", bbox_to_anchor=(1, 0.5))
+    _legend(ax, [f"task {shortened(task['task'])}" for task in tasks])
     ax.set(xlabel="first feature", ylabel="second feature")
     return ax
 

@@ -19,7 +19,19 @@ import pytest
 
 from clbruno import CLBrunoClassifier, load, save
 
-COMMANDS = ("learn", "predict", "sample", "inspect", "log", "verify", "forget", "merge", "demo")
+COMMANDS = (
+    "learn",
+    "predict",
+    "sample",
+    "inspect",
+    "log",
+    "verify",
+    "forget",
+    "merge",
+    "report",
+    "card",
+    "demo",
+)
 ANSWERS = ["label", "probability", "task", "task_probability", "typicality"]
 FEATURES = ("g0", "g1", "g2", "g3")
 
@@ -167,11 +179,14 @@ def test__installed__help_and_version__load_nothing_heavy(installed: Any) -> Non
     assert out.stdout.strip().endswith("[]")
 
 
-def test__installed__demo__ends_with_a_picture(installed: Any, tmp_path: Path) -> None:
+def test__installed__demo__ends_with_the_path_of_its_report(installed: Any, tmp_path: Path) -> None:
     ended = installed("demo", cwd=tmp_path)
     assert ended.code == 0, ended.err
     assert "learned in five steps" in ended.out
-    assert [path.suffix for path in tmp_path.iterdir()] == [".png"]
+    (report,) = tmp_path.iterdir()
+    assert ended.out.strip().splitlines()[-1] == f"report: {report}"
+    page = report.read_text(encoding="utf-8")
+    assert page.index('id="opening"') < page.index('id="retention"')
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])

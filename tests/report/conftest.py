@@ -67,12 +67,9 @@ def grown(tasks: list[list[str]], *, n: int = 12, asked: int = 6, noted: bool = 
         here = np.isin(y, task)
         model.partial_fit(x[here], y[here], task=f"site {at + 1}")
         if noted:
-            note(model, {site: _score(model, x_test, y_test, of, site) for site in sorted(set(of))})
+            right = model.predict(x_test) == y_test
+            note(model, {site: float(right[of == site].mean()) for site in sorted(set(of))})
     return Case(model, x_test, y_test, of)
-
-
-def _score(model: CLBrunoClassifier, x: Any, y: Any, of: Any, site: str) -> float:
-    return float((model.predict(x[of == site]) == y[of == site]).mean())
 
 
 def note(model: CLBrunoClassifier, figures: dict[str, float]) -> None:

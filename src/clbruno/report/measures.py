@@ -157,8 +157,9 @@ def projected(pair: Pairing, how: str, seed: int = 0) -> tuple[Floats, Floats]:
 def two_sample(pair: Pairing, seed: int = 0) -> dict[int, float]:
     """How well a classifier tells real from generated rows of each class: 0.5 not at all, 1 always.
 
-    The area under the ROC curve, cross-validated, of a logistic regression on the first principal
-    directions and their squares: it sees means, spreads and skewed directions, not everything.
+    The area under the ROC curve (what falls under 0.5 is chance), cross-validated, of a logistic
+    regression on the first principal directions and their squares: it sees means, spreads and
+    skewed directions, not everything.
     """
     scores = {}
     for cell in np.unique(pair.cell).tolist():
@@ -173,7 +174,7 @@ def two_sample(pair: Pairing, seed: int = 0) -> dict[int, float]:
         found = cross_val_predict(
             judge, np.hstack([x, x**2]), y, cv=folds, method="decision_function"
         )
-        scores[cell] = float(roc_auc_score(y, found))
+        scores[cell] = max(0.5, float(roc_auc_score(y, found)))
     return scores
 
 
