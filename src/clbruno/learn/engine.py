@@ -145,7 +145,7 @@ def _learned(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None
         seconds=round(time.perf_counter() - began, 3),
         epochs=epochs,
         before={} if old is None else held_back_figures(old.placed(lesson.device), held),
-        after=figures(model.posterior_from(rows.log_likelihood), rows.cell, rows.first),
+        after=figures(model, rows.log_likelihood[: rows.first], rows.cell[: rows.first]),
         small=small,
     )
     return replace(model, log=(record,) if old is None else (*old.log, record))

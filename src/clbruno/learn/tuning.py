@@ -11,7 +11,6 @@ from torch import Tensor
 from clbruno.core.cells import ClassLatent
 from clbruno.core.conjugate import t_log_prob
 from clbruno.core.model import Model
-from clbruno.core.posterior import Posterior
 from clbruno.learn.batch import Batch
 
 RIDGES = (0.9, 0.3, 0.1)
@@ -155,19 +154,18 @@ def held_back_figures(model: Model, held: Batch) -> dict[str, float]:
     if not len(rows):
         return {}
     x, cell = held.raw(rows)
-    return figures(model.posterior(x), cell, len(rows))
+    return figures(model, model.log_likelihood(x), cell)
 
 
-def figures(posterior: Posterior, cell: Tensor, rows: int) -> dict[str, float]:
-    """Accuracy, log-loss and calibration of the first of these rows, given their true cells."""
-    if not rows:
+def figures(model: Model, log_likelihood: Tensor, cell: Tensor) -> dict[str, float]:
+    """Accuracy, log-loss and calibration on rows, given their likelihoods and true cells."""
+    if not len(cell):
         return {}
-    cell = cell[:rows]
+    posterior = model.posterior_from(log_likelihood)
     label, task = posterior.label_of_cell[cell], posterior.task_of_cell[cell]
-    posterior = replace(posterior, log_likelihood=posterior.log_likelihood[:rows])
     log_label = posterior.log_label()
     found = {
-        "rows": float(rows),
+        "rows": float(len(cell)),
         "accuracy": _accuracy(log_label, label),
         "log_loss": -float(log_label.gather(1, label[:, None]).clamp(min=-708).mean()),
         "ece": expected_calibration_error(log_label, label),
