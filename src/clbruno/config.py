@@ -24,6 +24,8 @@ class Recipe:
         dof: degrees of freedom of the task latent's Student-t option; inf is the Gaussian.
         strength: v0, samples that the pooled covariance is worth to a class; None is 0.3 D.
         ridge: share of the unit covariance in every class's; None chooses it by leave-one-out.
+        blur: the filter on a class's own covariance, as a multiple of the ridge: directions in
+            which the classes vary less than that keep the pooled covariance; 0 for no filter.
         kappa: samples that a task's mean is worth to a class.
         memory: most numbers that all classes' covariances may take together.
         alpha_1: weight of the likelihood of pseudo-data.
@@ -52,6 +54,7 @@ class Recipe:
     dof: float
     strength: float | None
     ridge: float | None
+    blur: float
     kappa: float
     memory: int
     alpha_1: float
@@ -129,6 +132,7 @@ _BOUNDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "dof": ("a number over 2, or inf", lambda v: _is_real(v) and v > 2),
     "strength": _optional(_real(0)),
     "ridge": _optional(_real(0, 1)),
+    "blur": _real(0, closed=True),
     "kappa": _real(0),
     "memory": _whole(1),
     "alpha_1": _real(0, closed=True),
@@ -160,6 +164,7 @@ RECIPES = {
         dof=math.inf,
         strength=None,
         ridge=None,
+        blur=5.0,
         kappa=0.01,
         memory=2_000_000,
         alpha_1=1.0,
@@ -186,6 +191,7 @@ RECIPES = {
         dof=math.inf,
         strength=None,
         ridge=None,
+        blur=5.0,
         kappa=0.01,
         memory=2_000_000,
         alpha_1=1.0,

@@ -95,6 +95,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         dof: float | None = None,
         strength: float | None = None,
         ridge: float | None = None,
+        blur: float | None = None,
         kappa: float | None = None,
         memory: int | None = None,
         alpha_1: float | None = None,
@@ -124,6 +125,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.dof = dof
         self.strength = strength
         self.ridge = ridge
+        self.blur = blur
         self.kappa = kappa
         self.memory = memory
         self.alpha_1 = alpha_1

@@ -179,6 +179,7 @@ def test__posterior__any_tasks_down_to_minus_5000__sums_to_one(
         spread * rows(6, len(task), seed).clamp(-1, 1) + level - abs(spread),
         log_label_prior(counts, task, kinds[0]),
         log_task_prior(counts, task, kinds[1]),
+        log_label_prior(counts, task),
         torch.tensor(task),
         torch.tensor(label),
         Link(temperature),

@@ -76,9 +76,12 @@ def test__class_latent__task_mean__is_over_the_samples_of_the_task() -> None:
     assert torch.allclose(found[1], z[2].mean(0), atol=1e-12)
 
 
-def test__class_latent__log_prob__is_the_t_of_the_docstring() -> None:
-    latent, z, new = class_latent(), data(), data()[0]
+@pytest.mark.parametrize("blur", [0.0, 4.0])
+def test__class_latent__log_prob__is_the_t_of_the_docstring(blur: float) -> None:
+    latent, z, new = class_latent(blur=blur), data(), data()[0]
     pooled, v0, kappa, ridge = latent.pooled.numpy(), 6.0, 0.5, 0.2
+
+    wiener = pooled @ np.linalg.inv(pooled + blur * ridge * np.eye(3))
 
     found = latent.log_prob(new, range(3))
 
@@ -86,8 +89,8 @@ def test__class_latent__log_prob__is_the_t_of_the_docstring() -> None:
         n, x = SIZES[cell], rows.numpy()
         prior = torch.cat(z[:2]).mean(0).numpy() if cell < 2 else z[2].mean(0).numpy()
         gap = x.mean(0) - prior
-        sigma = v0 * pooled + scatter(x) + kappa * n / (kappa + n) * np.outer(gap, gap)
-        sigma = (1 - ridge) * sigma / (v0 + n) + ridge * np.eye(3)
+        own = scatter(x) + kappa * n / (kappa + n) * np.outer(gap, gap) - n * pooled
+        sigma = (1 - ridge) * (pooled + wiener @ own @ wiener / (v0 + n)) + ridge * np.eye(3)
         mean, df = (kappa * prior + n * x.mean(0)) / (kappa + n), v0 + n + 2
         covariance = sigma * (1 + 1 / (kappa + n))
         truth = stats.multivariate_t(mean, covariance * (df - 2) / df, df=df).logpdf(new.numpy())

@@ -35,6 +35,7 @@ def posterior(log_likelihood: torch.Tensor, temperature: float = 1.0) -> Posteri
         log_likelihood,
         log_label_prior(COUNTS, TASK),
         log_task_prior(COUNTS, TASK, "counts"),
+        log_label_prior(COUNTS, TASK),
         torch.tensor(TASK),
         torch.tensor(LABEL),
         Link(temperature),
@@ -53,8 +54,8 @@ def slow(
     joint = []
     for cell in range(6):
         in_task = sum(COUNTS[other] for other in range(6) if TASK[other] == TASK[cell])
-        power = (Decimal(row[cell]) / Decimal(temperature)).exp()
-        joint.append(power * COUNTS[cell] / in_task)
+        share = Decimal(COUNTS[cell]) / in_task
+        joint.append(((Decimal(row[cell]) + share.ln()) / Decimal(temperature)).exp())
     given_task = []
     for cell in range(6):
         total = sum(joint[c] for c in range(6) if TASK[c] == TASK[cell])
@@ -133,6 +134,7 @@ def test__posterior__cells_tasks_and_labels_renumbered__changes_nothing() -> Non
         log_likelihood[:, order],
         one.log_label_prior[order],
         one.log_task_prior[back],
+        one.log_share[order],
         new_task[one.task_of_cell[order]],
         new_label[one.label_of_cell[order]],
         Link(2.0),

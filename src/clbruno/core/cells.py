@@ -132,10 +132,14 @@ class ClassLatent:
     mean_k and covariance (1 + 1 / (kappa + n_k)) Sigma_k, with
 
         mean_k  = (kappa m0 + n_k zbar_k) / (kappa + n_k)
-        Sigma_k = (1 - s) (v0 P + S_k + kappa n_k / (kappa + n_k) gap gap') / (v0 + n_k) + s I
+        W_k     = S_k + kappa n_k / (kappa + n_k) gap gap'
+        Sigma_k = (1 - s) (P + F (W_k - n_k P) F / (v0 + n_k)) + s I
+        F       = P (P + tau I)^(-1),   tau = blur s
 
     s, the ridge, is the covariance that the latent would have had with noise of that share added.
-    v0 to infinity is linear discriminant analysis, v0 to 0 the quadratic one.
+    F is the Wiener filter of a signal with covariance P under noise of variance tau: where the
+    cells hardly vary, a cell's own covariance is mostly error, and the pooled one is kept. v0 to
+    infinity is linear discriminant analysis; v0 to 0 with tau = 0 the quadratic one.
 
     Attributes:
         moments: what was seen of each cell, in full or, past the memory limit, thin.
@@ -144,6 +148,7 @@ class ClassLatent:
         strength: v0, how many samples the pooled covariance is worth to each cell.
         kappa: how many samples the task's mean is worth to each cell.
         ridge: s, in (0, 1).
+        blur: tau as a multiple of s; 0 for no filter.
         memory: most numbers that the cells may keep together.
         unit: how many samples the unit covariance is worth to the pooled one.
     """
@@ -154,6 +159,7 @@ class ClassLatent:
     strength: float
     kappa: float
     ridge: float
+    blur: float = 0.0
     memory: int = 2_000_000
     unit: float = 1.0
 
@@ -189,13 +195,34 @@ class ClassLatent:
         scatter = moments.count * self.pooled + moments.factor @ moments.factor.mT
         return Moments(moments.count, moments.mean, scatter)
 
+    @cached_property
+    def _spectrum(self) -> tuple[Tensor, Tensor, Tensor]:
+        """The eigenvalues of M = (1 - s) P + s I and of F, and the eigenvectors of both."""
+        values, vectors = torch.linalg.eigh(self.pooled)
+        tau = self.blur * self.ridge
+        return (1 - self.ridge) * values + self.ridge, values / (values + tau), vectors
+
+    @cached_property
+    def filter(self) -> Tensor:
+        """F = P (P + tau I)^(-1), shape `(D, D)`."""
+        _, gain, vectors = self._spectrum
+        return (vectors * gain) @ vectors.mT
+
+    def beyond(self, cell: int) -> Tensor:
+        """F (S_k - n_k P) F: what a cell varies beyond the pooled covariance, filtered."""
+        seen = self.moments[cell]
+        if isinstance(seen, Thin):
+            factor = self.filter @ seen.factor
+            return factor @ factor.mT
+        return self.filter @ (seen.scatter - seen.count * self.pooled) @ self.filter
+
     def law(self, cell: int) -> NormalInverseWishart:
         """The law of a cell given what was seen of it."""
-        return self._with_ridge(self._prior(self.task_of_cell[cell]).given(self.seen(cell)))
+        return self._filtered(self._prior(self.task_of_cell[cell]).given(self.seen(cell)))
 
     def blank(self, task: int) -> NormalInverseWishart:
         """The law of a cell of a task before any sample of that cell."""
-        return self._with_ridge(self._prior(task))
+        return self._filtered(self._prior(task))
 
     def _prior(self, task: int) -> NormalInverseWishart:
         dim = len(self.within)
@@ -203,10 +230,14 @@ class ClassLatent:
             self.task_mean[task], self.kappa, self.strength + dim + 1, self.strength * self.pooled
         )
 
-    def _with_ridge(self, law: NormalInverseWishart) -> NormalInverseWishart:
+    def _filtered(self, law: NormalInverseWishart) -> NormalInverseWishart:
+        """The law with the scale (1 - s) (v P + F (scale - v P) F) + s v I,  v = v0 + n_k."""
         dim = len(self.within)
-        unit = (law.dof - dim - 1) * torch.eye(dim, dtype=torch.float64)
-        return replace(law, scale=(1 - self.ridge) * law.scale + self.ridge * unit)
+        own = law.dof - dim - 1
+        common = own * self.pooled
+        scale = common + self.filter @ (law.scale - common) @ self.filter
+        unit = own * torch.eye(dim, dtype=torch.float64)
+        return replace(law, scale=(1 - self.ridge) * scale + self.ridge * unit)
 
     @cached_property
     def laws(self) -> tuple[NormalInverseWishart, ...]:
@@ -239,7 +270,7 @@ class ClassLatent:
         """The predictives of thin cells, from what each has beyond the common matrix M.
 
         Psi_k = (v0 + n_k) M + U U',   M = (1 - s) P + s I
-        U U' = (1 - s) (factor factor' + kappa n_k / (kappa + n_k) gap gap')
+        U U' = (1 - s) F (factor factor' + kappa n_k / (kappa + n_k) gap gap') F
         """
         thin = [seen for seen in self.moments if isinstance(seen, Thin)]
         dim, rank = len(self.within), max(seen.factor.shape[1] for seen in thin)
@@ -257,7 +288,7 @@ class ClassLatent:
             df=own[:, 0] + 2,
             metric=(1 - self.ridge) * self.pooled + self.ridge * torch.eye(dim).double(),
             own=own[:, 0],
-            factors=math.sqrt(1 - self.ridge) * factors,
+            factors=math.sqrt(1 - self.ridge) * (self.filter @ factors),
         )
 
     def sample(self, cells: Tensor, generator: torch.Generator) -> Tensor:
@@ -288,29 +319,25 @@ class ClassLatent:
     def thinned(self) -> "ClassLatent":
         """The same within the memory limit: where full scatters do not fit, thin ones.
 
-        A factor keeps the directions in which the cell varies most beyond P, in the metric
-        M = (1 - s) P + s I that the predictive sees:  the largest eigenvalues of
-        M^(-1/2) (S_k - n_k P) M^(-1/2)
+        A factor keeps the directions in which the cell varies most beyond P, as the predictive
+        sees it:  the largest eigenvalues of  M^(-1/2) F (S_k - n_k P) F M^(-1/2)
         """
         cells, dim = len(self.moments), len(self.within)
         if cells * dim * dim <= self.memory:
             return self
         rank = max(1, min(dim, self.memory // (cells * dim)))
-        values, vectors = torch.linalg.eigh(self.pooled)
-        metric = (1 - self.ridge) * values + self.ridge
-        root, unroot = (
-            (vectors * metric.sqrt()) @ vectors.mT,
-            (vectors * metric.rsqrt()) @ vectors.mT,
-        )
+        metric, gain, vectors = self._spectrum
+        seen = gain * metric.rsqrt()
+        unroot, root = (vectors * seen) @ vectors.mT, (vectors / seen) @ vectors.mT
         thin = []
         for moments in self.moments:
             if isinstance(moments, Thin):
                 thin.append(replace(moments, factor=moments.factor[:, :rank]))
                 continue
             beyond = unroot @ (moments.scatter - moments.count * self.pooled) @ unroot
-            gain, direction = torch.linalg.eigh(beyond)
-            gain, direction = gain.flip(0)[:rank].clamp(min=0), direction.flip(1)[:, :rank]
-            thin.append(Thin(moments.count, moments.mean, root @ (direction * gain.sqrt())))
+            size, direction = torch.linalg.eigh(beyond)
+            size, direction = size.flip(0)[:rank].clamp(min=0), direction.flip(1)[:, :rank]
+            thin.append(Thin(moments.count, moments.mean, root @ (direction * size.sqrt())))
         return replace(self, moments=tuple(thin))
 
     def without(self, cells: Sequence[int], task_of_cell: Sequence[int]) -> "ClassLatent":

@@ -131,6 +131,7 @@ class Model:
             log_likelihood,
             self.log_label_prior,
             self.log_task_prior,
+            self.log_share,
             torch.tensor(self.registry.task_of_cell),
             torch.tensor(self.registry.label_of_cell),
             self.calibration.link,
@@ -147,6 +148,12 @@ class Model:
         """log p(t) of each task."""
         names = self.registry
         return log_task_prior(names.counts, names.task_of_cell, self.recipe.task_prior)
+
+    @cached_property
+    def log_share(self) -> Tensor:
+        """log of each cell's share of the samples learned of its task."""
+        names = self.registry
+        return log_label_prior(names.counts, names.task_of_cell)
 
     @property
     def log_cell_prior(self) -> Tensor:

@@ -21,6 +21,7 @@ class Posterior:
         log_likelihood: log p(x | t, y) per row and cell, shape `(n, cells)`.
         log_label_prior: log p(y | t) of each cell, normalised within its task.
         log_task_prior: log p(t), shape `(tasks,)`.
+        log_share: log of each cell's share of the samples learned of its task.
         task_of_cell: task of each cell.
         label_of_cell: label of each cell.
         link: how the log-likelihood counts before Bayes' rule; the default is the rule itself.
@@ -29,6 +30,7 @@ class Posterior:
     log_likelihood: Tensor
     log_label_prior: Tensor
     log_task_prior: Tensor
+    log_share: Tensor
     task_of_cell: Tensor
     label_of_cell: Tensor
     link: Link = PLAIN
@@ -44,7 +46,9 @@ class Posterior:
     def log_label_given_task(self) -> Tensor:
         """log p(y | t, x), one column per cell, each task's columns normalised (eq. 10).
 
-        p(y | t, x) proportional to exp(g(x; t, y)) p(y | t),  g the link of log p(x | t, y)
+        p(y | t, x) proportional to exp(g(x; t, y)) p(y | t) / share(t, y),  g the link of
+        log p(x | t, y) + log share(t, y):  the link is about the data as they were learned, and
+        a prior that differs from them is Bayes' rule itself
         """
         joint = self._linked()
         for _ in range(2):  # once more, for what rounding leaves at log-likelihoods of a million
@@ -52,7 +56,10 @@ class Posterior:
         return joint
 
     def log_task(self) -> Tensor:
-        """log p(t | x), proportional to p(t) sum_y exp(g(x; t, y)) p(y | t) (eq. 11)."""
+        """log p(t | x), proportional to p(t) sum_y exp(g(x; t, y)) p(y | t) / share(t, y) (eq. 11).
+
+        As in eq. 10, with the sum over the labels y of t.
+        """
         return torch.log_softmax(self._by_task(self._linked()) + self.log_task_prior, dim=-1)
 
     def log_label(self) -> Tensor:
@@ -67,7 +74,8 @@ class Posterior:
         return _logsumexp_by(cells.masked_fill(outside, -torch.inf), self.label_of_cell, labels)
 
     def _linked(self) -> Tensor:
-        return self.link(self.log_likelihood) + self.log_label_prior
+        learned = self.link(self.log_likelihood + self.log_share)
+        return learned + self.log_label_prior - self.log_share
 
     def _by_task(self, cells: Tensor) -> Tensor:
         return _logsumexp_by(cells, self.task_of_cell, self.log_task_prior.shape[0])

@@ -53,15 +53,15 @@ class Scaler:
     def choose(cls, x: NDArray[np.floating]) -> "Scaler":
         """The scale that suits a first batch, by two rules that were measured on training data.
 
-        The soft root where it makes the features less skewed and under one entry in twenty is
-        negative; one common scale unless a tenth of the features carries most of the variance,
+        The soft root where it at least halves the features' skewness and under one entry in twenty
+        is negative; one common scale unless a tenth of the features carries most of the variance,
         which says that the features are in units of their own.
         """
         part = torch.from_numpy(np.array(x[:ROWS], dtype=np.float64))
         rooted = cls(_typical(part.std(0, correction=0)), True, torch.zeros(1), torch.ones(1))
-        root = bool((part < 0).double().mean() < MOSTLY_POSITIVE) and _skewness(
+        root = bool((part < 0).double().mean() < MOSTLY_POSITIVE) and 2 * _skewness(
             rooted.forward(part)
-        ) < _skewness(part)
+        ) <= _skewness(part)
         variance = part.var(0, correction=0).sort(descending=True).values
         top = variance[: max(1, len(variance) // 10)].sum()
         return cls.fit(x, common=bool(top <= DOMINANT * variance.sum()), root=root)

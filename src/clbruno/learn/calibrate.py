@@ -115,14 +115,16 @@ def log_losses(model: Model, rows: HeldOut) -> Tensor:
     """Summed log-loss of p(y | x) under every link, shape `(temperatures, tails)`.
 
     - sum_i w_i log p(y_i | x_i),   p(y | x) = the sum over the cells with label y of
-    softmax(g + log p(t, y))
+    softmax(g + log p(t, y) - log share(t, y))
     """
     losses = torch.empty((len(TEMPERATURES), len(TAILS)), dtype=torch.float64)
     label = torch.tensor(model.registry.label_of_cell)
     other = label != label[rows.cell][:, None]
+    share = model.log_share
+    prior = model.log_cell_prior - share
     for at, temperature in enumerate(TEMPERATURES.tolist()):
         for to, tail in enumerate(TAILS.tolist()):
-            joint = Link(temperature, tail)(rows.log_likelihood) + model.log_cell_prior
+            joint = Link(temperature, tail)(rows.log_likelihood + share) + prior
             true = joint.masked_fill(other, -torch.inf).logsumexp(1) - joint.logsumexp(1)
             losses[at, to] = -(rows.weight * true.clamp(min=LOG_FLOOR)).sum()
     return losses

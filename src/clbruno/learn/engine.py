@@ -38,11 +38,11 @@ from clbruno.registry import Registry
 
 STRUCTURE = (
     *("couplings", "hidden", "context_dim", "whiten", "latent", "dof"),
-    *("strength", "ridge", "kappa", "memory"),
+    *("strength", "ridge", "blur", "kappa", "memory"),
 )
 """Settings that a model keeps for life."""
 
-STRENGTH = 0.3
+STRENGTH = 0.5
 """v0 per feature, where the recipe leaves it open: the best of validation on five data sets."""
 
 WHITENING_RIDGE = 0.1
@@ -239,6 +239,7 @@ def _empty_latent(recipe: Recipe, dim: int) -> TaskLatent | ClassLatent:
         strength=STRENGTH * dim if recipe.strength is None else recipe.strength,
         kappa=recipe.kappa,
         ridge=RIDGES[len(RIDGES) // 2] if recipe.ridge is None else recipe.ridge,
+        blur=recipe.blur,
         memory=recipe.memory,
     )
 

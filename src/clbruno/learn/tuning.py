@@ -13,7 +13,7 @@ from clbruno.core.conjugate import t_log_prob
 from clbruno.core.model import Model
 from clbruno.learn.batch import Batch
 
-RIDGES = (0.9, 0.3, 0.1)
+RIDGES = (0.3, 0.1, 0.03, 0.01)
 """What the ridge is chosen from, the strongest first."""
 
 AS_GOOD = 1e-3
@@ -50,10 +50,11 @@ def chosen(model: Model, latent: ClassLatent, rows: LeftOut) -> Model:
     if not curve.numel():
         curve = torch.zeros((len(ridges), len(TEMPERATURES)), dtype=torch.float64)
     if len(rows.cell):
-        prior = model.log_cell_prior
+        share = model.log_share
         for at, ridge in enumerate(ridges):
             log_prob = leave_one_out(replace(latent, ridge=ridge), rows)
-            curve = curve.index_add(0, torch.tensor([at]), log_losses(log_prob, prior, rows)[None])
+            losses = log_losses(log_prob + share, model.log_cell_prior - share, rows)
+            curve = curve.index_add(0, torch.tensor([at]), losses[None])
     if not bool(curve.any()):
         return model
     lowest = curve.amin(1)
@@ -63,13 +64,13 @@ def chosen(model: Model, latent: ClassLatent, rows: LeftOut) -> Model:
     return replace(model, latent=latent, temperature=temperature, curve=curve)
 
 
-def log_losses(log_prob: Tensor, log_prior: Tensor, rows: LeftOut) -> Tensor:
+def log_losses(log_joint: Tensor, log_prior: Tensor, rows: LeftOut) -> Tensor:
     """Summed log-loss of p(t, y | x) at every temperature.
 
-    - sum_i log softmax(log p(x_i | t, y) / T + log p(t, y))[cell_i]
+    - sum_i log softmax(log_joint_i / T + log_prior)[cell_i]
     """
     losses = [
-        -torch.log_softmax(log_prob / T + log_prior, dim=1).gather(1, rows.cell[:, None]).sum()
+        -torch.log_softmax(log_joint / T + log_prior, dim=1).gather(1, rows.cell[:, None]).sum()
         for T in TEMPERATURES
     ]
     return torch.stack(losses)
@@ -78,56 +79,74 @@ def log_losses(log_prob: Tensor, log_prior: Tensor, rows: LeftOut) -> Tensor:
 def leave_one_out(latent: ClassLatent, rows: LeftOut) -> Tensor:
     """log p(z_i | cell k, all samples but z_i), shape `(rows, cells)`, without refitting.
 
-    Row i of cell o with d = z_i - zbar_o, c = n_o / (n_o - 1), N = sum_k (n_k - 1) takes c d d'
-    out of the scatter of its own cell and out of the pooled one, so that with n' = n_k - [k = o]
+    Row i of cell o with d = z_i - zbar_o, c = n_o / (n_o - 1), b = c / (sum_k (n_k - 1) - 1) takes
+    c d d' out of the scatter of its own cell and b d d' out of the pooled covariance. With e = F d
+    and n' = n_k - [k = o], the covariance of every cell changes in two directions,
 
-        A_k' = A_k - g d d',   A_k = (1 - s) (v0 P + S_k) / (v0 + n') + s I
-        g = (1 - s) c (v0 / (N - 1) + [k = o]) / (v0 + n')
-        |A_k'| = |A_k| (1 - g d' A_k^-1 d)
-        x' A_k'^-1 x = x' A_k^-1 x + g (x' A_k^-1 d)^2 / (1 - g d' A_k^-1 d)
+        Sigma_k' = Sigma_k - g_1 d d' - g_2 e e',   Sigma_k of n' samples
+        g_1 = (1 - s) b,   g_2 = (1 - s) ([k = o] c - n' b) / (v0 + n')
 
-    and the mean of its own cell moves by d / (n_o - 1). The pooled covariance's own divisor is
-    left at N, a change of one part in N that is the same for every cell.
+    and the mean of its own cell moves by d / (n_o - 1). F, the divisor of the pooled covariance and
+    the prior mean are left as they are, changes of one part in the number of all samples.
     """
     counts = torch.tensor([seen.count for seen in latent.moments], dtype=torch.float64)
     means = torch.stack([seen.mean for seen in latent.moments])
     n_own = counts[rows.cell]
     c = n_own / (n_own - 1)
     d = rows.z - means[rows.cell]
-    share = latent.strength / max(latent.degrees - 1, 1.0)
+    b = c / max(latent.degrees - 1, 1.0)
+    one = latent.filter @ latent.pooled @ latent.filter
     columns = []
     for cell in range(len(counts)):
         column = torch.empty(len(rows.cell), dtype=torch.float64)
-        scatter = latent.seen(cell).scatter
+        beyond = latent.beyond(cell)  # less n_k of `one`; with a sample gone, less n_k - 1
         for own in (True, False):
             here = (rows.cell == cell) == own
             if bool(here.any()):
+                left = float(counts[cell]) - own
                 column[here] = _without_each(
                     latent,
-                    scatter,
-                    count=float(counts[cell]) - own,
+                    beyond + own * one,
+                    count=left,
                     x=c[here, None] * d[here] if own else rows.z[here] - means[cell],
                     d=d[here],
-                    weight=c[here] * (share + own),
+                    weights=(b[here], (own * c[here] - left * b[here]) / (latent.strength + left)),
                 )
         columns.append(column)
     return torch.stack(columns, dim=1)
 
 
 def _without_each(
-    latent: ClassLatent, scatter: Tensor, *, count: float, x: Tensor, d: Tensor, weight: Tensor
+    latent: ClassLatent,
+    beyond: Tensor,
+    *,
+    count: float,
+    x: Tensor,
+    d: Tensor,
+    weights: tuple[Tensor, Tensor],
 ) -> Tensor:
-    """log t of rows `x` from a mean, under a covariance that loses `weight` d d' for each row."""
+    """log t of rows `x` from a mean, the covariance less w_1 d d' + w_2 (F d)(F d)' for each row.
+
+    With A the covariance, U = (d, e), G = U' A^-1 U, W = diag(w) and u = U' A^-1 x:
+
+        |A - U W U'| = |A| |I - W G|
+        x' (A - U W U')^-1 x = x' A^-1 x + u' (I - W G)^-1 W u
+    """
     dim, samples = x.shape[1], latent.strength + count
-    keep = (1 - latent.ridge) / samples
-    cov = keep * (latent.strength * latent.pooled + scatter)
+    keep = 1 - latent.ridge
+    cov = keep * (latent.pooled + beyond / samples)
     cov = cov + latent.ridge * torch.eye(dim, dtype=cov.dtype)
     root = torch.linalg.cholesky(cov)
-    x_white = torch.linalg.solve_triangular(root, x.mT, upper=False)
-    d_white = torch.linalg.solve_triangular(root, d.mT, upper=False)
-    g = keep * weight
-    left = (1 - g * d_white.square().sum(0)).clamp(min=1e-6)
-    distance = x_white.square().sum(0) + g * (x_white * d_white).sum(0).square() / left
+    x, d, e = (
+        torch.linalg.solve_triangular(root, rows.mT, upper=False)
+        for rows in (x, d, d @ latent.filter)
+    )
+    w_1, w_2 = keep * weights[0], keep * weights[1]
+    to_d, to_e, across = (x * d).sum(0), (x * e).sum(0), w_1 * w_2 * (d * e).sum(0)
+    left_d, left_e = 1 - w_1 * d.square().sum(0), 1 - w_2 * e.square().sum(0)
+    left = (left_d * left_e - across * (d * e).sum(0)).clamp(min=1e-6)
+    gained = w_1 * left_e * to_d.square() + w_2 * left_d * to_e.square() + 2 * across * to_d * to_e
+    distance = x.square().sum(0) + gained / left
     log_det = 2 * root.diagonal().log().sum() + left.log()
     df = samples + 2
     widen = (1 + 1 / (latent.kappa + count)) * (df - 2) / df

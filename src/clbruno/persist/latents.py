@@ -35,7 +35,8 @@ def encode(latent: Latent) -> tuple[dict[str, Any], dict[str, Tensor]]:
     tensors["latent.scatter"] = torch.stack(full) if full else _nothing(0, dim, dim)
     tensors["latent.factor"] = torch.cat([_nothing(dim, 0), *thin], dim=1)
     header: dict[str, Any] = {
-        name: float(getattr(latent, name)) for name in ("strength", "kappa", "ridge", "unit")
+        name: float(getattr(latent, name))
+        for name in ("strength", "kappa", "ridge", "blur", "unit")
     }
     header["ranks"] = [m.factor.shape[1] if isinstance(m, Thin) else None for m in seen]
     return header, tensors
@@ -102,6 +103,7 @@ def _decode_class_latent(
         strength=fields.positive("strength"),
         kappa=fields.positive("kappa"),
         ridge=fields.positive("ridge"),
+        blur=fields.real("blur", 0),
         memory=recipe.memory,
         unit=fields.positive("unit"),
     )
