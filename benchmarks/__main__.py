@@ -14,7 +14,7 @@ from benchmarks.experiments import EXPERIMENTS
 from benchmarks.methods import METHODS
 from benchmarks.speed import command
 
-NAMES = (*EXPERIMENTS, *outliers.FOUND_IN)
+NAMES = (*EXPERIMENTS, *runner.DATA_OF)
 FIXED = ("cifar100", "mnist")
 """Experiments whose data are the same for every seed."""
 
@@ -100,8 +100,10 @@ def orders(asked: argparse.Namespace) -> list[runner.Order]:
     found = []
     for place, (method, name) in enumerate(itertools.product(asked.methods, asked.name)):
         spec = METHODS[method]
-        data = outliers.FOUND_IN.get(name, name)
-        if not spec.applies(data) or (data != name and not spec.density):
+        data = runner.DATA_OF.get(name, name)
+        if not spec.applies("cost" if name == "cost" else data):
+            continue
+        if name in outliers.FOUND_IN and not spec.density:
             continue
         fixed = data in FIXED
         seeds = asked.seeds[:1] if asked.quick or (fixed and not spec.seeded) else asked.seeds

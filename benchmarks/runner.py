@@ -11,13 +11,15 @@ from typing import Any
 
 import numpy as np
 
-from benchmarks import machine, metrics, outliers
+from benchmarks import cost, machine, metrics, outliers
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.methods import METHODS, Method
 from benchmarks.rivals.base import PairRival, Rival
 from benchmarks.stream import FloatArray, Step, Stream, validation_stream
 
 RESULTS = Path(__file__).resolve().parent / "results"
+DATA_OF = {**outliers.FOUND_IN, "cost": "cifar100"}
+"""Experiments on the data of another one."""
 POINTS = 60
 Record = dict[str, Any]
 
@@ -48,13 +50,16 @@ class Order:
 def run(order: Order) -> Record:
     """Tune on validation rows, learn the stream, measure after every step."""
     method = METHODS[order.method]
-    data = outliers.FOUND_IN.get(order.experiment, order.experiment)
+    data = DATA_OF.get(order.experiment, order.experiment)
     stream = EXPERIMENTS[data](order.folder, order.seed, order.quick)
     grid = method.settings(data)
     with machine.Meter(order.device) as tuning:
         chosen, trials = tune(method, stream, order, grid)
     gc.collect()
-    if order.experiment == data:
+    extra: Record = {}
+    if order.experiment == "cost":
+        figures = cost.measure(build(method, order, chosen), stream)
+    elif order.experiment == data:
         figures, extra = measure(build(method, order, chosen), stream, order.device)
     else:
         with machine.Meter(order.device) as all_cases:

@@ -33,6 +33,7 @@ def records(tmp_path_factory: pytest.TempPathFactory) -> Records:
 def test__quick__every_method_and_experiment__has_its_record(records: Records) -> None:
     wanted = {(name, m) for name in EXPERIMENTS for m in METHODS if METHODS[m].applies(name)}
     dense = [method for method in METHODS if METHODS[method].density]
+    wanted |= {("cost", m) for m in METHODS if METHODS[m].applies("cost")}
     wanted |= {(n, m) for n, data in FOUND_IN.items() for m in dense if METHODS[m].applies(data)}
     assert set(records) == wanted
     assert {name for name, _ in wanted} == set(NAMES)
@@ -66,6 +67,13 @@ def test__quick__outliers__are_told_by_a_density(records: Records, name: str) ->
     for method in ("shrunk", "clbruno"):
         assert records[name, method]["figures"]["auroc"] > 0.7
     assert len(records[name, "shrunk"]["each"]) == 2
+
+
+def test__quick__cost__has_a_row_for_every_size_of_replay(records: Records) -> None:
+    for method in ("clbruno-paper", "clbruno-paper-64", "clbruno-paper-32"):
+        figures = records["cost", method]["figures"]
+        assert min(figures["seconds_a_draw"], figures["seconds_a_step"]) > 0
+        assert figures["floats_stored"] > 0
 
 
 @pytest.mark.parametrize("method", ["clbruno", "clbruno-paper"])

@@ -13,7 +13,6 @@ from benchmarks import report, runner
 from benchmarks.__main__ import main
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.methods import METHODS
-from benchmarks.outliers import FOUND_IN
 
 PUBLISHED = report.PUBLISHED
 
@@ -127,7 +126,7 @@ def test__published__names__are_methods_of_the_tables() -> None:
 def test__results__committed__come_from_the_stated_grids() -> None:
     for record in report.load(runner.RESULTS):
         spec, name = METHODS[record["method"]], record["experiment"]
-        grid = spec.searched(FOUND_IN.get(name, name))
+        grid = spec.searched(runner.DATA_OF.get(name, name))
         stale = f"run again: {record['command']}"
         assert record["grid"] == json.loads(json.dumps(grid)), stale
         assert record["title"] == spec.title, stale
