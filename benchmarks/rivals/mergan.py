@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import cross_entropy, one_hot, softplus
+from torch.nn.functional import cross_entropy, one_hot
 
 from benchmarks.rivals.mlp import GrowingMLP
 from benchmarks.rivals.replay import GenerativeReplay
@@ -23,7 +23,9 @@ class ConditionalGAN(nn.Module):
             nn.Linear(latent + most, hidden), nn.ReLU(), nn.Linear(hidden, hidden), nn.ReLU(),
             nn.Linear(hidden, dim), nn.Sigmoid() if pixels else nn.Identity(),
         )  # fmt: skip
-        self.critic = nn.Sequential(nn.Linear(dim, hidden), nn.LeakyReLU(0.2))
+        self.critic = nn.Sequential(
+            nn.Linear(dim, hidden), nn.LeakyReLU(0.2), nn.Linear(hidden, hidden), nn.LeakyReLU(0.2)
+        )
         self.verdict = nn.Linear(hidden, 1)
         self.naming = nn.Linear(hidden, most)
 
@@ -32,15 +34,23 @@ class ConditionalGAN(nn.Module):
         return self.generator(torch.cat([z, one_hot(code, self.most).to(z)], dim=1))
 
     def critic_loss(self, real: Tensor, made: Tensor, code: Tensor) -> Tensor:
-        """softplus(-v(real)) + softplus(v(made)) + cross-entropy of the class of real rows."""
+        """E v(made) - E v(real) + 10 E (|grad v| - 1)^2 between them + cross-entropy of real rows.
+
+        The gradient penalty (Gulrajani et al., 2017) is taken at random points between pairs.
+        """
         seen, fake = self.critic(real), self.critic(made.detach())
-        naming = cross_entropy(self.naming(seen), code)
-        return softplus(-self.verdict(seen)).mean() + softplus(self.verdict(fake)).mean() + naming
+        share = torch.rand(len(real), 1).to(real.device)
+        between = (share * real + (1 - share) * made.detach()).requires_grad_()
+        height = self.verdict(self.critic(between)).sum()
+        slope = torch.autograd.grad(height, between, create_graph=True)[0]
+        penalty = 10 * ((slope.norm(dim=1) - 1) ** 2).mean()
+        gap = self.verdict(fake).mean() - self.verdict(seen).mean()
+        return gap + penalty + cross_entropy(self.naming(seen), code)
 
     def generator_loss(self, made: Tensor, code: Tensor) -> Tensor:
-        """softplus(-v(made)) + cross-entropy of the class that was asked for."""
+        """-E v(made) + cross-entropy of the class that was asked for."""
         seen = self.critic(made)
-        return softplus(-self.verdict(seen)).mean() + cross_entropy(self.naming(seen), code)
+        return cross_entropy(self.naming(seen), code) - self.verdict(seen).mean()
 
 
 def alignment(new: ConditionalGAN, old: ConditionalGAN, z: Tensor, code: Tensor) -> Tensor:
@@ -77,9 +87,9 @@ class MeRGAN(GenerativeReplay):
             old = copy.deepcopy(self.generator).requires_grad_(False)
         gan = self.generator
         generator = gan.generator.parameters()
-        made_by = torch.optim.Adam(generator, lr=2e-4, betas=(0.5, 0.999), fused=True)
+        made_by = torch.optim.Adam(generator, lr=1e-4, betas=(0.0, 0.9), fused=True)
         judges = nn.ModuleList([gan.critic, gan.verdict, gan.naming])
-        judged_by = torch.optim.Adam(judges.parameters(), lr=2e-4, betas=(0.5, 0.999), fused=True)
+        judged_by = torch.optim.Adam(judges.parameters(), lr=4e-4, betas=(0.0, 0.9), fused=True)
         for _ in range(self.generator_epochs):
             for index in torch.randperm(len(rows)).to(rows.device).split(self.batch):
                 x, code = rows[index], target[index]

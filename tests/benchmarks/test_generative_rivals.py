@@ -136,7 +136,7 @@ def test__alignment__constant_shift__is_its_square_times_the_pixels() -> None:
     assert float(alignment(new, old, z, code).detach()) == pytest.approx(6 * 0.25**2)
 
 
-def test__gan_losses__blind_critic__equal_log_two_and_log_classes() -> None:
+def test__gan_losses__blind_critic__equal_penalty_and_log_classes() -> None:
     gan = ConditionalGAN(6, 8, 3, 4)
     for part in (gan.verdict, gan.naming):
         torch.nn.init.zeros_(part.weight)
@@ -144,8 +144,21 @@ def test__gan_losses__blind_critic__equal_log_two_and_log_classes() -> None:
     x, code = torch.rand(5, 6), torch.tensor([0, 1, 2, 3, 0])
     made = gan.make(torch.randn(5, 3), code)
     blind = float(gan.critic_loss(x, made, code).detach())
-    assert blind == pytest.approx(2 * math.log(2) + math.log(4))
-    assert float(gan.generator_loss(made, code).detach()) == pytest.approx(math.log(8))
+    assert blind == pytest.approx(10 + math.log(4))  # a slope of 0 is 1 away from 1
+    assert float(gan.generator_loss(made, code).detach()) == pytest.approx(math.log(4))
+
+
+def test__gan_losses__linear_critic_of_slope_one__has_no_penalty() -> None:
+    gan = ConditionalGAN(6, 8, 3, 4)
+    gan.critic, gan.verdict = torch.nn.Identity(), torch.nn.Linear(6, 1)
+    gan.naming = torch.nn.Linear(6, 4)
+    with torch.no_grad():
+        gan.verdict.weight.copy_(torch.eye(6)[:1])
+        gan.naming.weight.zero_()
+        gan.naming.bias.zero_()
+    real, made = torch.rand(5, 6), torch.rand(5, 6)
+    loss = float(gan.critic_loss(real, made, torch.tensor([0, 1, 2, 3, 0])).detach())
+    assert loss == pytest.approx(float((made - real)[:, 0].mean()) + math.log(4), abs=1e-6)
 
 
 def test__boosted_prior__components__mix_to_the_stated_density() -> None:
