@@ -82,27 +82,3 @@ def test__split__same_generator__same_rows(batch: Batch) -> None:
 
     assert np.array_equal(one, two)
     assert not np.array_equal(one, other)
-
-
-@pytest.mark.parametrize("size", [1, 16, 1000])
-def test__shuffled__one_pass__every_row_once_in_random_order(batch: Batch, size: int) -> None:
-    parts = list(batch.shuffled(size, np.random.default_rng(0)))
-
-    rows = torch.cat([x for x, _ in parts])
-    cells = torch.cat([cell for _, cell in parts])
-    assert [len(x) for x, _ in parts[:-1]] == [size] * (len(parts) - 1)
-    everything = batch.take(np.arange(len(batch)))[0]
-    assert sorted(map(tuple, rows.tolist())) == sorted(map(tuple, everything.tolist()))
-    assert np.bincount(cells.numpy()).tolist() == list(SIZES.values())
-    if size == 16:
-        again = list(batch.shuffled(size, np.random.default_rng(1)))
-        assert not torch.equal(again[0][0], parts[0][0])
-
-
-def test__shuffled__of_a_held_back_part__only_its_rows(batch: Batch) -> None:
-    _, held = batch.split(0.3, np.random.default_rng(0))
-
-    cells = torch.cat([cell for _, cell in held.shuffled(7, np.random.default_rng(0))])
-
-    assert sorted(cells.tolist()) == sorted(batch.cell[held.rows].tolist())
-    assert len(held) == len(cells)

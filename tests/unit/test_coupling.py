@@ -121,3 +121,19 @@ def test__coupling__start__is_uniform_within_one_over_root_of_the_inputs() -> No
     assert float(enter.abs().max()) == pytest.approx(QUIET / 20, rel=1e-3)
     assert float(context.abs().max()) == pytest.approx(1 / 10, rel=1e-3)
     assert abs(float(enter.mean())) < 1e-3
+
+
+@pytest.mark.parametrize("context_dim", [0, 3])
+@pytest.mark.parametrize("way", ["forward", "inverse"])
+def test__coupling__derivative__is_that_of_finite_differences(way: str, context_dim: int) -> None:
+    layer = layer_with_weights(2, 3, context_dim)
+    noise = [torch.randn(4, width, generator=generator(width)).double() for width in (2, 3)]
+    a, b = (rows.requires_grad_() for rows in noise)
+    table = torch.randn(2, 3, generator=generator(9)).double().requires_grad_()
+    cell = torch.tensor([0, 1, 1, 0])
+
+    def apply(a: torch.Tensor, b: torch.Tensor, table: torch.Tensor, *_: torch.Tensor) -> object:
+        return getattr(layer, way)(a, b, Context(table, cell) if context_dim else None)
+
+    inputs = (a, b, table, *layer.parameters()) if context_dim else (a, b, table.detach())
+    assert torch.autograd.gradcheck(apply, inputs)

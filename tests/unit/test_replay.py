@@ -1,5 +1,6 @@
 """Pseudo-data: from the posterior predictive, balanced, fresh, the teacher only read."""
 
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -74,6 +75,38 @@ def test__draw__again__fresh__same_generator__the_same(taught: Any) -> None:
 
     assert not torch.equal(first.z, second.z)
     assert torch.equal(teacher.draw(generator()).z, first.z)
+
+
+@pytest.mark.parametrize("per_task", [False, True])
+@pytest.mark.parametrize("block", [1, 100, 4096])
+def test__draws__one_after_the_other__each_is_a_draw_of_its_own(
+    taught: Any, per_task: bool, block: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("clbruno.learn.replay.BLOCK", block)
+    teacher = Teacher(taught.model_, 32, per_task)
+
+    draws = list(islice(teacher.draws(generator()), 7))
+
+    for draw in draws:
+        assert draw.x.shape == draw.z.shape == (64 if per_task else 32, 3)
+        back = taught.model_.flow.inverse(draw.z)
+        assert torch.allclose(back, draw.x, rtol=0, atol=1e-12)
+        counts = torch.bincount(draw.cell, minlength=3).tolist()
+        assert counts[2] == 32 if per_task else max(counts) - min(counts) <= 1
+    assert len({float(draw.z.sum()) for draw in draws}) == 7
+
+
+def test__draw__model_in_float32__pseudo_data_in_float32_and_the_same_within_rounding(
+    taught: Any,
+) -> None:
+    single = taught.model_.placed(torch.device("cpu"), torch.float32)
+
+    found = Teacher(single, 32, per_task=False).draw(generator())
+
+    truth = Teacher(taught.model_, 32, per_task=False).draw(generator())
+    assert found.x.dtype == found.z.dtype == torch.float32
+    assert torch.allclose(found.x.double(), truth.x, rtol=1e-5, atol=1e-5)
+    assert torch.equal(found.cell, truth.cell)
 
 
 def test__draw__rows__have_the_means_that_were_learned(taught: Any) -> None:

@@ -70,9 +70,3 @@ class Batch:
         taken[np.concatenate(held)] = True
         parts = (self.rows[~taken], self.rows[taken])
         return tuple(Batch(self.x, self.cell, part, self.scaler) for part in parts)  # type: ignore[return-value]
-
-    def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Tensor, Tensor]]:
-        """One pass in random order, `size` rows at a time: exchangeable subsequences."""
-        order = rng.permutation(len(self))
-        for start in range(0, len(order), size):
-            yield self.take(np.sort(order[start : start + size]))
