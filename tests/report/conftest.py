@@ -79,6 +79,16 @@ def note(model: CLBrunoClassifier, figures: dict[str, float]) -> None:
     model.model_ = dataclasses.replace(model.model_, log=(*log[:-1], record))
 
 
+def published() -> Case:
+    """The paper's own model, small."""
+    x, y = blobs(["a", "b", "c"], 40)
+    model = CLBrunoClassifier(
+        "paper", couplings=2, hidden=8, context_dim=4, max_epochs=2, random_state=0
+    )
+    model.partial_fit(x[:80], y[:80], task="first").partial_fit(x[80:], y[80:], task="second")
+    return Case(model, x[::3], y[::3], np.repeat(["first", "second"], [27, 13]))
+
+
 def split(labels: int, tasks: int) -> list[list[str]]:
     """So many labels over so many tasks."""
     names = [f"class {at + 1}" for at in range(labels)]
@@ -96,6 +106,7 @@ def case(name: str) -> Case:
         "two hundred classes": lambda: grown(split(200, 2), n=6, asked=2),
         "no data": lambda: Case(five.model),
         "unlabelled": lambda: dataclasses.replace(five, y=None, task=None),
+        "paper": published,
         "one row": lambda: Case(five.model, five.x[:1]),  # type: ignore[index]
         "greek": lambda: grown([list(GREEK[:2]), [GREEK[2]]]),
         "hostile": lambda: grown([list(HOSTILE[:2]), [HOSTILE[2]]]),
@@ -108,7 +119,7 @@ def case(name: str) -> Case:
 
 CASES = (
     *("five tasks", "one task", "fifty tasks", "one class", "two hundred classes", "no data"),
-    *("unlabelled", "one row", "greek", "hostile", "never learned"),
+    *("unlabelled", "paper", "one row", "greek", "hostile", "never learned"),
 )
 
 

@@ -202,9 +202,9 @@ def _right(exam: Exam) -> list[Picture]:
             "confusion",
             "Which classes are taken for which",
             partial(_draw, plots.confusion, exam),
-            shows="Each row of the matrix is one true class, each column an answer; the darker, "
-            "the larger the share of the class's rows. The task is not told.",
-            bad="Dark squares away from the diagonal, and above all several in one column: an "
+            shows="Each row of the matrix is one true class, each column an answer; the stronger "
+            "the colour, the larger the share of the class's rows. The task is not told.",
+            bad="Strong squares away from the diagonal, and above all several in one column: an "
             "answer that swallows others.",
             here=f"{here}.",
             size=(max(SIZE[0], side + 0.4), side),
@@ -228,7 +228,7 @@ def _identity(exam: Exam) -> Picture | None:
         partial(_draw, plots.task_identity, exam),
         shows="Each row of the matrix is one true task; along it, the mean probability p(t | x) "
         "that its rows are given for every task that was learned.",
-        bad="A row that is dark away from its own task. It may also be true: sites that send the "
+        bad="A row that is strong away from its own task. It may also be true: sites that send the "
         "same kind of sample cannot be told apart.",
         here=here,
         size=(SIZE[0], min(5.0, max(2.6, 1.5 + 0.27 * len(rows)))),
