@@ -241,7 +241,7 @@ def _sure(exam: Exam) -> Picture:
     gap = float((found.count / found.count.sum()) @ (found.confidence - found.accuracy))
     tendency = "too sure of itself" if gap > 0 else "more careful than it need be"
     here = f"The expected calibration error is {found.ece:.3f}"
-    here += f"; on average the model is {tendency} by {abs(gap):.3f}" if found.ece > 0.005 else ""
+    here += f"; on average the model is {tendency} by {abs(gap):.3f}" if abs(gap) > 0.005 else ""
     return picture(
         "reliability",
         "Can its probabilities be believed?",
