@@ -32,7 +32,8 @@ def an_exam(truth: list[int], label: list[int], probability: list[float]) -> Exa
         label_in_task=np.array(label),
         task=np.zeros(n, dtype=np.int64),
         task_proba=np.ones((n, 1)),
-        typicality=np.linspace(0, 1, n),
+        typicality=np.linspace(0, 1, n).round(),
+        log_density=-np.arange(n),
         at=np.arange(n),
         x=np.zeros((n, 2)),
         named={},
@@ -217,6 +218,6 @@ def test__facts__rows_to_look_at__are_in_the_order_of_need() -> None:
 
     assert [row["name"] for row in facts.sure_and_wrong(exam)] == ["row 2", "row 5", "row 3"]
     assert [row["name"] for row in facts.unsure(exam)][:2] == ["row 3", "row 4"]
-    assert [row["name"] for row in facts.atypical(exam)] == ["row 1"]
+    assert [row["name"] for row in facts.atypical(exam)][:3] == ["row 3", "row 2", "row 1"]
     worst = facts.classes(exam, {0: 0.6})[0]
     assert (worst["label"], worst["known"], worst["found"]) == ("c", False, 0.0)

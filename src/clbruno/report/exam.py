@@ -51,6 +51,7 @@ class Exam:
         task: most probable task.
         task_proba: p(t | x), one column per known task.
         typicality: p-value of the level-set test.
+        log_density: log p(x), which orders rows of equal typicality.
         at: positions of the rows whose features are kept.
         x: their features.
         named: features of the rows that were asked for by name.
@@ -71,6 +72,7 @@ class Exam:
     task: Ints
     task_proba: Floats
     typicality: Floats
+    log_density: Floats
     at: Ints
     x: Floats
     named: dict[str, Floats]
@@ -160,6 +162,7 @@ def _answers(
         "task": task_proba.argmax(axis=1),
         "task_proba": task_proba,
         "typicality": model.typicality(x),
+        "log_density": model.score_samples(x),
     }
 
 

@@ -15,7 +15,7 @@ from clbruno.report.exam import UNKNOWN, Exam, Ints
 from clbruno.report.style import printable
 
 ALPHA = 0.05
-"""Typicality under which a row is listed as unlike what was learned."""
+"""Typicality at or under which a row counts as unlike what was learned."""
 
 LISTED = 12
 """Rows that a list of rows shows."""
@@ -167,9 +167,8 @@ def unsure(exam: Exam) -> list[dict[str, Any]]:
 
 
 def atypical(exam: Exam) -> list[dict[str, Any]]:
-    """The rows that are least typical of anything learned, up to the threshold."""
-    order = np.argsort(exam.typicality, kind="stable")[:LISTED]
-    return _rows(exam, order[exam.typicality[order] <= ALPHA])
+    """The rows that are least typical of anything learned."""
+    return _rows(exam, np.lexsort((exam.log_density, exam.typicality))[:LISTED])
 
 
 def sure_and_wrong(exam: Exam) -> list[dict[str, Any]]:

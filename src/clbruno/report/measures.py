@@ -28,13 +28,9 @@ MOST = 200
 DIRECTIONS = 20
 """Principal directions that the two-sample test looks at."""
 
-NODES = np.array([(1 - 0.6**0.5) / 2, 0.5, (1 + 0.6**0.5) / 2])
-WEIGHTS = np.array([5, 8, 5]) / 18
-"""Three-point Gauss quadrature on (0, 1)."""
-
-WIDE = 500
-"""Features beyond which the middle of the path alone is looked at: exact for Gaussians, a third
-of the time."""
+MOST_NODES, PATH_ROWS = 8, 1600
+"""Points on the path of an explanation, and moved features at all of them together: one point, the
+middle, where the features are many."""
 
 
 @dataclass(frozen=True)
@@ -206,7 +202,8 @@ def pull(model: CLBrunoClassifier, row: Floats, label: int, other: int, seed: in
 
         contribution_d = (x_d - b_d) integral_0^1 d/dx_d log-odds(b + s (x - b)) ds
 
-    Their sum is the change of the log-odds from the baseline b to x, for any flow.
+    Their sum is the change of the log-odds from the baseline b to x, for any flow, up to the few
+    points at which the integral is taken.
     """
     made, _ = model.sample(500, random_state=seed)
     base, step = made.mean(axis=0), 1e-4 * made.std(axis=0)
@@ -219,10 +216,10 @@ def pull(model: CLBrunoClassifier, row: Floats, label: int, other: int, seed: in
 
     gap = row - base
     gradient = np.zeros_like(row)
-    nodes, weights = (NODES, WEIGHTS) if len(row) <= WIDE else (NODES[1:2], np.ones(1))
-    for node, weight in zip(nodes, weights, strict=True):
-        here = base + node * gap
+    number = int(np.clip(PATH_ROWS // (2 * len(row)), 1, MOST_NODES))
+    for node, weight in zip(*np.polynomial.legendre.leggauss(number), strict=True):
+        here = base + (1 + node) / 2 * gap
         ahead, behind = odds(here + np.diag(step)), odds(here - np.diag(step))
-        gradient += weight * (ahead - behind) / (2 * step)
+        gradient += weight / 2 * (ahead - behind) / (2 * step)
     start, end = odds(np.stack([base, row]))
     return Pull(label, other, gap * gradient, float(start), float(end))

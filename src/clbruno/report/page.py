@@ -96,7 +96,6 @@ def report(subject: Subject) -> str:
             wrong=[] if exam is None else facts.sure_and_wrong(exam),
             typical=None if exam is None else _typical(exam),
             atypical=[] if exam is None else facts.atypical(exam),
-            alpha=facts.ALPHA,
             density=[] if pair is None else _density(pair),
             pulls=_pulls(subject),
             light=Markup(variables(dark=False)),
@@ -259,7 +258,7 @@ def _typical(exam: Exam) -> Picture:
         "typicality",
         "Has it seen such rows before?",
         partial(_draw, plots.typicality, exam),
-        shows="Typicality is the share of generated samples that are as unusual as the row, or "
+        shows="Typicality is the share of the rows of a task that are as unusual as this one, or "
         "more. Only few rows like those learned are left of the dashed line. "
         + (
             "They spread evenly over the whole width."
