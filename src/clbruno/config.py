@@ -42,6 +42,8 @@ class Recipe:
             in closed form, and the order of the batches does not matter.
         label_prior: p(y | t) from the `"counts"` or `"uniform"`.
         task_prior: p(t) `"uniform"` or from the `"counts"`.
+        image_shape: (height, width) or (height, width, channels) of images whose pixels the rows
+            are: a fixed front of filters stands before the flow; None takes the rows as they are.
         min_class_size: classes with fewer samples bring a warning.
     """
 
@@ -69,6 +71,7 @@ class Recipe:
     frozen: bool
     label_prior: Literal["counts", "uniform"]
     task_prior: Literal["uniform", "counts"]
+    image_shape: tuple[int, ...] | None
     min_class_size: int
 
     def __post_init__(self) -> None:
@@ -104,6 +107,15 @@ def _optional(bound: tuple[str, Callable[[Any], bool]]) -> tuple[str, Callable[[
 
 def _one_of(*names: str) -> tuple[str, Callable[[Any], bool]]:
     return " or ".join(repr(n) for n in names), lambda v: isinstance(v, str) and v in names
+
+
+def _image(low: int) -> tuple[str, Callable[[Any], bool]]:
+    def holds(value: Any) -> bool:
+        sized = isinstance(value, tuple) and len(value) in (2, 3) and all(map(_is_int, value))
+        return value is None or (sized and min(value[:2]) >= low and min(value) >= 1)
+
+    text = "None, (height, width) or (height, width, channels)"
+    return f"{text} with sides of at least {low} pixels", holds
 
 
 def _flag() -> tuple[str, Callable[[Any], bool]]:
@@ -147,6 +159,7 @@ _BOUNDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "frozen": _flag(),
     "label_prior": _one_of("counts", "uniform"),
     "task_prior": _one_of("uniform", "counts"),
+    "image_shape": _image(8),
     "min_class_size": _whole(1),
 }
 
@@ -179,6 +192,7 @@ RECIPES = {
         frozen=False,
         label_prior="counts",
         task_prior="uniform",
+        image_shape=None,
         min_class_size=5,
     ),
     "default": Recipe(
@@ -206,6 +220,7 @@ RECIPES = {
         frozen=False,
         label_prior="counts",
         task_prior="uniform",
+        image_shape=None,
         min_class_size=5,
     ),
 }

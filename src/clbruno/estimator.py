@@ -17,6 +17,7 @@ from clbruno.core.conformal import label_set, level_sets, typicality
 from clbruno.core.missing import observe, observed_levels, patterns, separation
 from clbruno.core.model import Model, chunks_of
 from clbruno.core.posterior import LOG_FLOOR, Posterior
+from clbruno.data.front import ImageFront, as_rows
 from clbruno.data.stream import Block, Stream, as_stream
 from clbruno.data.table import (
     Table,
@@ -110,6 +111,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         frozen: bool | None = None,
         label_prior: str | None = None,
         task_prior: str | None = None,
+        image_shape: tuple[int, ...] | None = None,
         min_class_size: int | None = None,
         missing: str = "error",
     ) -> None:
@@ -140,6 +142,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.frozen = frozen
         self.label_prior = label_prior
         self.task_prior = task_prior
+        self.image_shape = image_shape
         self.min_class_size = min_class_size
         self.missing = missing
 
@@ -278,7 +281,8 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             random_state: seed; None takes a fresh one.
 
         Returns:
-            the rows, and their labels.
+            the rows, and their labels; with `image_shape` what the front makes of images, not
+            images: it cannot be inverted.
         """
         check_is_fitted(self, "model_")
         if isinstance(n, bool) or not hasattr(n, "__index__") or n < 1:
@@ -308,7 +312,10 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         model = self.model_
         tasks = range(len(model.registry.tasks))
         known = tasks if task is None else [model.registry.task_index(read_name(task, "task"))]
-        names = self._names() or tuple(f"column {at}" for at in range(x.shape[1]))
+        x = self._seen(x, model.recipe)
+        kind = "column" if model.front is None else "filter response"
+        names = None if model.front else self._names()
+        names = names or tuple(f"{kind} {at}" for at in range(x.shape[1]))
         return compare(model, _tensor(x), known, names)
 
     def merge(
@@ -398,7 +405,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         stream = as_stream(X, y, task)
         if stream is not None:
             return self._learn_stream(old, stream)
-        table = read_table(X, type(self).__name__)
+        table = read_table(self._rows(X), type(self).__name__)
         labels = read_labels(y, len(table.x))
         return self._learn_block(old, Block(table, labels, read_tasks(task, len(table.x))))
 
@@ -430,7 +437,9 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             x = match_features(table, self._names(), self.n_features_in_, owner)
             _same_kind(labels[0], old.registry.labels[0], "labels")
             _same_kind(tasks[0], old.registry.tasks[0], "tasks")
-        lesson = Lesson(x, tasks, labels, settings, self._seed(old), self._device())
+        lesson = Lesson(
+            self._seen(x, settings), tasks, labels, settings, self._seed(old), self._device()
+        )
         with Progress(self.verbose, f"update {1 if old is None else len(old.log) + 1}") as progress:
             model = learn(old, lesson, progress.on_epoch)
             progress.on_end(model.log[-1])
@@ -468,7 +477,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _input(self, X: Any) -> NDArray[Any]:
         check_is_fitted(self, "model_")
         owner = type(self).__name__
-        table = read_table(X, owner, missing=self._may_miss())
+        table = read_table(self._rows(X), owner, missing=self._may_miss())
         if self._may_miss():
             table = with_missing(table, self._names())
         x = match_features(table, self._names(), self.n_features_in_, owner)
@@ -476,9 +485,27 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
             self._name_missing_columns(x)
         return x
 
+    def _rows(self, X: Any) -> Any:
+        shape = self._recipe().image_shape
+        return X if shape is None else as_rows(X, shape)
+
+    def _seen(self, x: NDArray[Any], settings: Recipe) -> NDArray[Any]:
+        """The rows as the model sees them: through the front for images, if there is one."""
+        if settings.image_shape is None:
+            return x
+        front = ImageFront(settings.image_shape)
+        if x.shape[1] != front.pixels:
+            raise InputError(
+                f"image_shape {front.shape} makes {front.pixels} pixels, and X has {x.shape[1]} "
+                "columns; give each row the pixels of one image"
+            )
+        return front(x)
+
     def _may_miss(self) -> bool:
         if self.missing not in ("error", "marginal"):
             raise InputError(f"missing must be 'error' or 'marginal', got {self.missing!r}")
+        if self.missing == "marginal" and self.image_shape is not None:
+            raise InputError("missing='marginal' is about columns, and a front mixes the pixels")
         return self.missing == "marginal"
 
     def _name_missing_columns(self, x: NDArray[Any]) -> None:
@@ -526,8 +553,8 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         x = self._input(X)
         tasks = self._known_tasks(task, len(x))
         answers = np.empty(0)
-        for rows in chunks_of(len(x), max(1, CHUNK_NUMBERS // x.shape[1])):
-            here = _tensor(x[rows])
+        for rows in chunks_of(len(x), max(1, CHUNK_NUMBERS // max(x.shape[1], self.model_.dim))):
+            here = _tensor(self._seen(x[rows], self.model_.recipe))
             posterior = self._posterior(here)
             _refuse_overflow(posterior, rows.start)
             part = question(posterior, None if tasks is None else tasks[rows], here).numpy()

@@ -14,6 +14,7 @@ from clbruno.core.cells import ClassLatent, TaskLatent
 from clbruno.core.coupling import Context
 from clbruno.core.flow import CellEmbedding, FlowSequence
 from clbruno.core.posterior import Posterior, log_label_prior, log_task_prior
+from clbruno.data.front import ImageFront
 from clbruno.data.scaling import Scaler
 from clbruno.history import UpdateRecord
 from clbruno.registry import Name, Registry
@@ -66,6 +67,17 @@ class Model:
     def dim(self) -> int:
         """Number of features."""
         return self.scaler.center.shape[0]
+
+    @cached_property
+    def front(self) -> ImageFront | None:
+        """The fixed front for images, if rows are pixels; all else here is about what it gives."""
+        shape = self.recipe.image_shape
+        return None if shape is None else ImageFront(shape)
+
+    @property
+    def width(self) -> int:
+        """Number of columns of the input."""
+        return self.dim if self.front is None else self.front.pixels
 
     def log_likelihood(self, x: Tensor, cells: Sequence[int] | None = None) -> Tensor:
         """log p(x | t, y) of raw rows in the units of the data, shape `(n, len(cells))`."""

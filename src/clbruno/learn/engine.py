@@ -38,7 +38,7 @@ from clbruno.registry import Registry
 
 STRUCTURE = (
     *("couplings", "hidden", "context_dim", "whiten", "latent", "dof"),
-    *("strength", "ridge", "blur", "kappa", "memory"),
+    *("strength", "ridge", "blur", "kappa", "memory", "image_shape"),
 )
 """Settings that a model keeps for life."""
 

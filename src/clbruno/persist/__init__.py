@@ -49,7 +49,7 @@ def load(path: str | os.PathLike[str]) -> "CLBrunoClassifier":
     changed = {n: getattr(recipe, n) for n in TUNABLE if getattr(recipe, n) != getattr(usual, n)}
     model = CLBrunoClassifier(recipe.name, random_state=saved.model.seed, **changed)
     model.model_ = saved.model
-    model.n_features_in_ = saved.model.dim
+    model.n_features_in_ = saved.model.width
     if saved.features is not None:
         model.feature_names_in_ = np.array(saved.features, dtype=object)
     return model

@@ -73,24 +73,23 @@ def decode(header: dict[str, Any], tensors: dict[str, Tensor]) -> Saved:
         registry = _decode_registry(fields.child("registry"))
         scaler = _decode_scaler(fields.child("scaler"), rest)
         dim = scaler.center.shape[0]
-        saved = Saved(
-            Model(
-                recipe=recipe,
-                registry=registry,
-                scaler=scaler,
-                flow=flows.decode(fields.items("flow"), rest, dim, recipe),
-                embedding=_decode_embedding(rest, recipe, registry),
-                latent=latents.decode(fields.child("latent"), rest, dim, recipe, registry),
-                temperature=fields.positive("temperature"),
-                curve=_decode_curve(rest, recipe),
-                calibration=calibrations.decode(
-                    fields.child("calibration"), rest, len(registry.cells)
-                ),
-                seed=fields.whole("seed", 0, 2**32),
-                log=tuple(_decode_record(Fields(r, "a log entry")) for r in fields.items("log")),
-            ),
-            _decode_features(fields.get("features"), dim),
+        model = Model(
+            recipe=recipe,
+            registry=registry,
+            scaler=scaler,
+            flow=flows.decode(fields.items("flow"), rest, dim, recipe),
+            embedding=_decode_embedding(rest, recipe, registry),
+            latent=latents.decode(fields.child("latent"), rest, dim, recipe, registry),
+            temperature=fields.positive("temperature"),
+            curve=_decode_curve(rest, recipe),
+            calibration=calibrations.decode(fields.child("calibration"), rest, len(registry.cells)),
+            seed=fields.whole("seed", 0, 2**32),
+            log=tuple(_decode_record(Fields(r, "a log entry")) for r in fields.items("log")),
         )
+        front = model.front
+        fits = front is None or front.features == dim
+        require(fits, "the front for images and the scale are of different sizes")
+        saved = Saved(model, _decode_features(fields.get("features"), model.width))
     except CLBrunoError as error:
         raise error if isinstance(error, ModelFileError) else ModelFileError(str(error)) from error
     fields.end()
@@ -111,6 +110,8 @@ def _decode_recipe(fields: Fields) -> Recipe:
     require(fields.values.keys() == known, "the recipe does not have the settings that it should")
     values: dict[str, Any] = dict(fields.values)
     values["dof"] = fields.real_or_inf("dof")
+    if isinstance(values["image_shape"], list):
+        values["image_shape"] = tuple(values["image_shape"])
     return Recipe(**values)
 
 
