@@ -12,8 +12,9 @@ from torch import Tensor
 
 from benchmarks.stream import Array, FloatArray
 from clbruno.config import recipe as named
+from clbruno.core.conformal import typicality
 from clbruno.core.model import Model, chunks_of
-from clbruno.core.posterior import Posterior, level_set_p_value
+from clbruno.core.posterior import Posterior
 from clbruno.learn.engine import Lesson, learn
 
 QUICK = {"max_epochs": 2}
@@ -73,12 +74,11 @@ class Ours:
         return self._ask(x, Posterior.log_density)
 
     def typicality(self, x: FloatArray) -> FloatArray:
-        """Level-set p-value of the task that each row is most typical of."""
-        levels = self._answering.levels
+        """p-value, against rows held back, of the task that each row is most typical of."""
+        model = self._answering
 
         def answer(posterior: Posterior) -> Tensor:
-            pairs = zip(posterior.log_evidence().T, levels, strict=True)
-            return torch.stack([level_set_p_value(*pair) for pair in pairs], dim=1).amax(dim=1)
+            return typicality(model, posterior.log_evidence(), model.levels).amax(dim=1)
 
         return self._ask(x, answer)
 
