@@ -118,8 +118,8 @@ OUTLIER_COLUMNS = (
 )
 OUTLIERS = (
     "Each {what} in turn is left out of learning and then plays the outlier; the mean over all of "
-    "them. False alarms should be near 0.05. CL-BRUNO uses its own level sets, ranked among rows that it held back; the others take "
-    "their threshold from training rows held back."
+    "them. False alarms should be near 0.05. CL-BRUNO uses its own level sets, ranked among rows "
+    "that it held back; the others take their threshold from training rows held back."
 )
 TABLES |= {
     "outliers-mnist": Table(
