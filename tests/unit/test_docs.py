@@ -44,3 +44,12 @@ def test__paper_to_code__every_table_row__names_a_symbol() -> None:
 
     assert len(lines) > 40
     assert not without
+
+
+def test__guarantees__tests_named__exist() -> None:
+    page = (ROOT / "docs" / "guarantees.md").read_text(encoding="utf-8")
+
+    named = set(re.findall(r"`(tests/[\w/.]*)`", page))
+
+    assert len(named) > 10
+    assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
