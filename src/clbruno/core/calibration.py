@@ -19,6 +19,9 @@ TEMPERATURES = torch.tensor([2 ** (step / 6) for step in range(43)], dtype=torch
 TAILS = torch.tensor([math.inf, 24.0, 12.0, 8.0, 6.0, 4.0, 3.0, 2.0], dtype=torch.float64)
 """What the tail of the link is chosen from."""
 
+LOGITS = 12
+"""Confidences are counted in steps of one logit from minus to plus this; beyond it at the ends."""
+
 LABEL, LABEL_IN_TASK, DENSITY = range(3)
 """Kinds of scores: of p(y | x), of p(y | t, x), and of log p(x | t)."""
 
@@ -33,13 +36,21 @@ class Link:
     The temperature T >= 1: features that say the same thing twice must not count twice. The tail
     a: far behind the best cell a nat means less than close to it.
 
+    The probability c of the most probable label is bent afterwards, the others keep their ratios:
+
+        logit c' = slope logit c + offset,  at least what keeps that label the most probable
+
     Attributes:
         temperature: T.
         tail: a.
+        slope: over 0; 1 with an offset of 0 bends nothing.
+        offset: in logits.
     """
 
     temperature: float = 1.0
     tail: float = math.inf
+    slope: float = 1.0
+    offset: float = 0.0
 
     def __call__(self, log_likelihood: Tensor) -> Tensor:
         """g of every cell, zero for the best one, shape `(n, cells)`."""
@@ -47,6 +58,23 @@ class Link:
         if self.tail == math.inf:
             return -gap / self.temperature
         return -self.tail * torch.log1p(gap / (self.tail * self.temperature))
+
+    def bent(self, log_proba: Tensor) -> Tensor:
+        """log p(y | x) with the confidence bent, one column per label."""
+        if (self.slope, self.offset) == (1.0, 0.0) or log_proba.shape[1] == 1:
+            return log_proba
+        top, rest = confidence(log_proba)
+        second = log_proba.scatter(1, top, -torch.inf).amax(1, keepdim=True)
+        best = log_proba.gather(1, top)
+        logit = torch.maximum(self.slope * (best - rest) + self.offset, second - rest)
+        others = log_proba - rest + torch.nn.functional.logsigmoid(-logit)
+        return others.scatter(1, top, torch.nn.functional.logsigmoid(logit))
+
+
+def confidence(log_proba: Tensor) -> tuple[Tensor, Tensor]:
+    """The column of the most probable label, and the log of what all others have; `(n, 1)`."""
+    top = log_proba.argmax(1, keepdim=True)
+    return top, log_proba.scatter(1, top, -torch.inf).logsumexp(1, keepdim=True)
 
 
 PLAIN = Link()
@@ -60,6 +88,8 @@ class Calibration:
     Attributes:
         link: chosen for the lowest log-loss of p(y | x) over the held-back rows of all updates.
         curve: that log-loss, summed, for every temperature and tail.
+        reliability: held-back rows by the logit of their confidence: how many, how many of them
+            right, and the sum of their logits, shape `(2 LOGITS, 3)`.
         held: scores kept of each cell.
         scores: of each cell and kind, `held` of them, ascending, then zeros; shape
             `(cells, 3, KEPT)`.
@@ -67,6 +97,7 @@ class Calibration:
 
     link: Link
     curve: Tensor
+    reliability: Tensor
     held: tuple[int, ...]
     scores: Tensor
 
@@ -75,7 +106,8 @@ class Calibration:
         """Nothing held back yet."""
         curve = torch.zeros((len(TEMPERATURES), len(TAILS)), dtype=torch.float64)
         scores = torch.zeros((0, 3, KEPT), dtype=torch.float64)
-        return cls(PLAIN, curve, (), scores)
+        reliability = torch.zeros((2 * LOGITS, 3), dtype=torch.float64)
+        return cls(PLAIN, curve, reliability, (), scores)
 
     def grown(self, cells: int) -> "Calibration":
         """The same with room for more cells."""
@@ -104,14 +136,18 @@ class Calibration:
     ) -> "Calibration":
         """The same with the scores of another, for cells of it that are cells here.
 
-        What both know from a base counts once in the curve.
+        What both know from a base counts once in the sums.
         """
         total = self
         for theirs, mine in cells.items():
             new = other.scores[theirs, :, : other.held[theirs]]
             total = total.with_scores(mine, new)
-        before = torch.zeros_like(self.curve) if base is None else base.curve
-        return replace(total, curve=self.curve + other.curve - before)
+        before = Calibration.empty() if base is None else base
+        return replace(
+            total,
+            curve=self.curve + other.curve - before.curve,
+            reliability=self.reliability + other.reliability - before.reliability,
+        )
 
     def of(self, cells: Sequence[int], kind: int) -> Tensor:
         """The scores of some cells together, ascending."""

@@ -63,7 +63,11 @@ class Posterior:
         return torch.log_softmax(self._by_task(self._linked()) + self.log_task_prior, dim=-1)
 
     def log_label(self) -> Tensor:
-        """log p(y | x) = log sum_t p(y | t, x) p(t | x), one column per label (eq. 12)."""
+        """log p(y | x) = log sum_t p(y | t, x) p(t | x), one column per label (eq. 12), bent."""
+        return self.link.bent(self.log_label_unbent())
+
+    def log_label_unbent(self) -> Tensor:
+        """The same before the link bends its confidence."""
         cells = self.log_label_given_task() + self.log_task()[:, self.task_of_cell]
         return _logsumexp_by(cells, self.label_of_cell, int(self.label_of_cell.max()) + 1)
 

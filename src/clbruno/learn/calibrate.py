@@ -8,11 +8,13 @@ import torch
 from torch import Tensor
 
 from clbruno.core.calibration import (
+    LOGITS,
     PLAIN,
     TAILS,
     TEMPERATURES,
     Calibration,
     Link,
+    confidence,
     mass_above,
 )
 from clbruno.core.cells import ClassLatent
@@ -31,6 +33,9 @@ MOST_ROWS = 2048
 GENERATED, GENERATED_WORK = 256, 10**9
 """Generated rows of a task that the densities of held-back rows are measured against, at least;
 and the most products that more of them, up to those of an answer, may take."""
+
+UNBENT, LEAST_SLOPE, NEWTON_STEPS = 100.0, 0.1, 20
+"""Weight of the prior that confidences are right, in rows; least slope; steps of the search."""
 
 AS_GOOD = 1.0
 """Log-likelihood that held-back rows may lose for a less confident link: they cannot tell."""
@@ -71,7 +76,8 @@ def held_out(model: Model, increment: Increment, *, once: bool) -> HeldOut:
         x, cell = part.raw(rows)
         values.append(replace(model, latent=latent).log_likelihood(x))
         cells.append(cell)
-        first = first or (len(cell) if number == 0 else 0)
+        if number == 0 and len(increment.held):
+            first = len(cell)
     if not cells:
         nothing = torch.zeros((0, len(model.registry.cells)), dtype=torch.float64)
         return HeldOut(nothing, torch.zeros(0, dtype=torch.long), nothing[:, 0], 0)
@@ -93,9 +99,18 @@ def calibrated(model: Model, rows: HeldOut) -> Model:
     if not len(rows.cell) or model.recipe.frozen:
         return model
     if isinstance(model.latent, ClassLatent):
-        curve = known.curve + log_losses(model, rows)
-        model = replace(model, calibration=replace(known, curve=curve, link=chosen(curve)))
+        known = replace(known, curve=known.curve + log_losses(model, rows))
+        model = replace(model, calibration=replace(known, link=chosen(known.curve)))
+        known = replace(known, reliability=known.reliability + reliability(model, rows))
+        model = replace(model, calibration=linked(known))
     return replace(model, calibration=_with_scores(model, rows))
+
+
+def linked(calibration: Calibration) -> Calibration:
+    """The calibration with the link that its sums ask for."""
+    slope, offset = bend(calibration.reliability)
+    link = replace(chosen(calibration.curve), slope=slope, offset=offset)
+    return replace(calibration, link=link)
 
 
 def chosen(curve: Tensor) -> Link:
@@ -109,6 +124,41 @@ def chosen(curve: Tensor) -> Link:
     lowest = curve.amin(1)
     at = int((lowest <= lowest.min() + AS_GOOD).nonzero().max())
     return Link(float(TEMPERATURES[at]), float(TAILS[curve[at].argmin()]))
+
+
+def reliability(model: Model, rows: HeldOut) -> Tensor:
+    """Rows, right ones and logits, summed by the logit of the confidence before it is bent."""
+    log_label = model.posterior_from(rows.log_likelihood).log_label_unbent()
+    found = torch.zeros((2 * LOGITS, 3), dtype=torch.float64)
+    if log_label.shape[1] == 1:
+        return found
+    top, rest = confidence(log_label)
+    logit = (log_label.gather(1, top) - rest)[:, 0].clamp(-LOGITS, LOGITS)
+    right = top[:, 0] == torch.tensor(model.registry.label_of_cell)[rows.cell]
+    sums = torch.stack((torch.ones_like(logit), right.double(), logit), dim=1)
+    place = (logit + LOGITS).long().clamp(max=2 * LOGITS - 1)
+    return found.index_add_(0, place, rows.weight[:, None] * sums)
+
+
+def bend(counts: Tensor) -> tuple[float, float]:
+    """Slope and offset of the logistic regression of being right on the logit of the confidence.
+
+        min  - sum_b [ r_b log s_b + (n_b - r_b) log(1 - s_b) ] + B ((slope - 1)^2 + offset^2),
+        s_b = sigmoid(slope x_b + offset),  x_b the mean logit of bin b
+
+    by Newton's method; the sum is convex. The prior of weight B keeps few rows from bending much.
+    """
+    n, right, total = counts[counts[:, 0] > 0].unbind(1)
+    x = torch.stack((total / n, torch.ones_like(n)), dim=1)
+    start = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    at = start.clone()
+    eye = torch.eye(2, dtype=torch.float64)
+    for _ in range(NEWTON_STEPS):
+        s = (x @ at).sigmoid()
+        slope_of_loss = x.mT @ (n * s - right) + 2 * UNBENT * (at - start)
+        curvature = x.mT @ ((n * s * (1 - s))[:, None] * x) + 2 * UNBENT * eye
+        at = at - torch.linalg.solve(curvature, slope_of_loss)
+    return max(float(at[0]), LEAST_SLOPE), float(at[1])
 
 
 def log_losses(model: Model, rows: HeldOut) -> Tensor:

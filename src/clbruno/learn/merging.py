@@ -15,7 +15,7 @@ from clbruno.core.model import Model
 from clbruno.core.moments import Moments
 from clbruno.errors import InputError
 from clbruno.history import UpdateRecord, now, versions
-from clbruno.learn.calibrate import chosen as chosen_link
+from clbruno.learn.calibrate import linked
 from clbruno.learn.engine import STRUCTURE, Lesson, learn
 from clbruno.learn.replay import balanced
 from clbruno.learn.trainer import Epoch
@@ -180,7 +180,7 @@ def _added(sites: Sites) -> Model:
         b.calibration, places, None if sites.base is None else sites.base.calibration
     )
     if isinstance(latent, ClassLatent):
-        calibration = replace(calibration, link=chosen_link(calibration.curve))
+        calibration = linked(calibration)
     model = replace(a, registry=registry, latent=latent, curve=curve, calibration=calibration)
     if isinstance(latent, ClassLatent) and not a.recipe.frozen:
         dim = len(latent.within)
