@@ -13,8 +13,8 @@ KEPT = 99
 ENOUGH = 19
 """Scores of its own from which a class is judged by itself: 1 / (19 + 1) is the usual level."""
 
-TEMPERATURES = torch.tensor([2 ** (step / 6) for step in range(43)], dtype=torch.float64)
-"""What the temperature is chosen from, 1 to 128."""
+TEMPERATURES = torch.tensor([2 ** (step / 6) for step in range(-12, 43)], dtype=torch.float64)
+"""What the temperature is chosen from, a quarter to 128."""
 
 TAILS = torch.tensor([math.inf, 24.0, 12.0, 8.0, 6.0, 4.0, 3.0, 2.0], dtype=torch.float64)
 """What the tail of the link is chosen from."""
@@ -33,8 +33,9 @@ class Link:
         gap = max_k log p(x | k) - log p(x | k)
         g = - a log(1 + gap / (a T)),   and  - gap / T  for a = inf
 
-    The temperature T >= 1: features that say the same thing twice must not count twice. The tail
-    a: far behind the best cell a nat means less than close to it.
+    The temperature T is over 1 where features say the same thing twice, which must not count
+    twice, and under 1 where a few rows far away make every law too wide. The tail a: far behind
+    the best cell a nat means less than close to it.
 
     The probability c of the most probable label is bent afterwards, the others keep their ratios:
 
