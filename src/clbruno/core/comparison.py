@@ -117,38 +117,52 @@ def location(model: Model, x: Tensor, cell: Tensor) -> tuple[Tensor, Tensor]:
     With r_i = z_i - mean of the predictive of the cell of row i, w_k the share of cell k among
     the n rows, and n_k the samples learned of it:
 
-        t = mean(r) / sqrt( s^2 (1 / n + sum_k w_k^2 / n_k) ),   s^2 the variance of the r_i
+        t = mean(r) / sqrt( s^2 (1 / n + sum_k w_k^2 / n_k) )
 
-    s is the batch's own, so what the model's covariance is wrong by does not matter.
+    s^2 is the larger of the variance of the r_i and of that which was learned: what the model's
+    covariance is wrong by does not matter, nor does a feature that hardly varies in the batch.
     """
     rest = torch.cat([_residual(model, x[part], cell[part]) for part in chunks_of(len(x))])
     counts = torch.tensor(model.registry.counts, dtype=torch.float64)
     weight = torch.bincount(cell, minlength=len(counts)).double() / len(cell)
-    spread = rest.std(0) if len(rest) > 1 else torch.ones(rest.shape[1]).double()
-    variance = 1 / len(rest) + float((weight.square() / counts).sum())
-    # A feature that never varies in the batch has no test of its own.
-    shift = torch.where(spread > 0, rest.mean(0) / spread.clamp(min=1e-300), 0.0)
-    t = shift.abs() / math.sqrt(variance)
+    variance = torch.maximum(rest.var(0, correction=0), _learned_variance(model, weight))
+    spread = variance.sqrt().clamp(min=1e-300)
+    shift = rest.mean(0) / spread
+    t = shift.abs() / math.sqrt(1 / len(rest) + float((weight.square() / counts).sum()))
     return torch.erfc(t / math.sqrt(2)), shift
 
 
-def kolmogorov(ranks: Tensor, size: float) -> float:
-    """The p-value of shares in [0, 1] as draws from the uniform law (Kolmogorov and Smirnov).
+def _learned_variance(model: Model, weight: Tensor) -> Tensor:
+    """The variance within the cells that was learned, in the shares of the batch."""
+    latent = model.latent
+    total = torch.zeros(model.dim, dtype=torch.float64)
+    for cell in weight.nonzero()[:, 0].tolist():
+        if isinstance(latent, ClassLatent):
+            seen = latent.seen(cell)
+            each = seen.scatter.diagonal() / max(seen.count, 1.0)
+        else:
+            law = latent.predictive[model.registry.task_of_cell[cell]]
+            each = law.delta
+        total += weight[cell] * each
+    return total
 
-        d = max |F_n(u) - u|,   p = 2 sum_k (-1)^(k - 1) exp(-2 k^2 d^2 size)
+
+def kolmogorov(ranks: Tensor, size: float) -> float:
+    """The p-value that shares in [0, 1] are not smaller than draws from the uniform law.
+
+        d = max ( F_n(u) - u ),   p = exp(-2 d^2 size)
+
+    One-sided (Kolmogorov and Smirnov): a batch that is more usual than what was held back is no
+    drift, and comes of densities that have moved since.
 
     Args:
         ranks: the shares.
         size: how many independent draws they are worth.
     """
     u = ranks.sort().values
-    n = len(u)
-    steps = torch.arange(1, n + 1, dtype=torch.float64) / n
-    d = float(torch.maximum((steps - u).max(), (u - steps + 1 / n).max()))
-    root = math.sqrt(size)
-    x = d * (root + 0.12 + 0.11 / root)
-    terms = [(-1) ** (k - 1) * math.exp(-2 * (k * x) ** 2) for k in range(1, 101)]
-    return min(1.0, max(0.0, 2 * math.fsum(terms))) if x > 0.2 else 1.0
+    steps = torch.arange(1, len(u) + 1, dtype=torch.float64) / len(u)
+    d = max(0.0, float((steps - u).max()))
+    return math.exp(-2 * d * d * size)
 
 
 def _cells(model: Model, posterior: Posterior, task: int) -> Tensor:
