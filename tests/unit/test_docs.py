@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import json
 import re
 from pathlib import Path
 
@@ -53,3 +54,17 @@ def test__guarantees__tests_named__exist() -> None:
 
     assert len(named) > 10
     assert [path for path in sorted(named) if not (ROOT / path).exists()] == []
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/index.md"])
+def test__opening_picture__its_words__say_what_its_figures_say(page: str) -> None:
+    runs = json.loads((ROOT / "docs/pictures/ten-seconds.json").read_text(encoding="utf-8"))["runs"]
+    text = (ROOT / page).read_text(encoding="utf-8")
+
+    for name, words in (
+        ("clbruno, after every step", r"stays at (\d+) % right"),
+        ("SGDClassifier, after every step", r"partial_fit falls to (\d+) %"),
+    ):
+        last = [value for run in runs for value in run[name][-1]]
+        (said,) = re.findall(words, text)
+        assert int(said) == round(100 * sum(last) / len(last))

@@ -40,6 +40,7 @@ class Update:
     more: int
     rows: int
     accuracy: str
+    ece: float | None
     seconds: float
     source: str
     small: int
@@ -99,6 +100,7 @@ def _update(record: UpdateRecord) -> Update:
         more=max(0, len(learned) - 4),
         rows=sum(count for _, _, count in record.counts),
         accuracy=figures,
+        ece=record.after.get("ece"),
         seconds=record.seconds,
         source=printable(record.source),
         small=len(record.small),
