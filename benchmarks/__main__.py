@@ -9,7 +9,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from benchmarks import bulk, outliers, report, runner, trust
+from benchmarks import bulk, outliers, report, runner, scale, trust
 from benchmarks.experiments import EXPERIMENTS
 from benchmarks.methods import METHODS
 from benchmarks.speed import command
@@ -80,6 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return command.main(words[1:])
     if words[:1] == ["trust"]:
         return trust.main(words[1:])
+    if words[:1] == ["scale"]:
+        return scale.main(words[1:])
     asked = parser().parse_args(words)
     if asked.name == ["report"]:
         report.write(asked.results or runner.RESULTS)

@@ -70,6 +70,11 @@ class Meter:
             self.peak_mib = max(0.0, (_status("VmHWM") - self.held) / 1024)
 
 
+def peak_mib_of_process() -> float:
+    """The most memory that this process ever had, in MiB."""
+    return round(_status("VmHWM") / 1024, 1)
+
+
 def _reset_peak() -> float | None:
     """Forget the process's peak memory; what it holds now in KiB, or None where unknown."""
     try:

@@ -32,6 +32,7 @@ from clbruno.data.table import (
 )
 from clbruno.errors import InputError, MissingWarning, SmallClassWarning
 from clbruno.history import joined
+from clbruno.learn.distributed import Group
 from clbruno.learn.engine import Lesson, forget, learn, warn_of_small
 from clbruno.learn.merging import Merged, Sites, merge
 from clbruno.learn.progress import Progress
@@ -162,6 +163,8 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         """Learn one more batch: new tasks, new classes, more samples of known ones, in any mix.
 
         Training works on a copy: an error or an interruption leaves the estimator as it was.
+        Inside an initialised `torch.distributed` process group every rank calls this, with rows of
+        its own (or none), or with the same path, whose files the ranks share.
 
         Args:
             X: array, memory map, data frame or AnnData, rows by features; or, for what does not
@@ -402,24 +405,30 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _learn(self, old: Model | None, X: Any, y: Any, task: Any) -> Self:
         task = DEFAULT_TASK if task is None else task
+        group = Group.current()
         stream = as_stream(X, y, task)
         if stream is not None:
-            return self._learn_stream(old, stream)
-        table = read_table(self._rows(X), type(self).__name__)
+            return self._learn_stream(old, stream, group)
+        owner, empty = type(self).__name__, not group.alone
+        table = read_table(self._rows(X), owner, may_be_empty=empty)
         labels = read_labels(y, len(table.x))
-        return self._learn_block(old, Block(table, labels, read_tasks(task, len(table.x))))
+        return self._learn_block(old, Block(table, labels, read_tasks(task, len(table.x))), group)
 
-    def _learn_stream(self, old: Model | None, stream: Stream) -> Self:
+    def _learn_stream(self, old: Model | None, stream: Stream, group: Group) -> Self:
         """Learn block after block on a copy, which is taken over when the stream has ended."""
         learner, model = copy.copy(self), old
-        learner.random_state = self._seed(old)
+        learner.random_state = group.first(self._seed(old))
         number = 0 if old is None else len(old.log)
         with warnings.catch_warnings():
             # A class may be small in a block; whether it is in the whole is known at the end.
             warnings.simplefilter("ignore", SmallClassWarning)
-            for block in stream.blocks([learner.random_state, number]):
-                model = learner._learn_block(model, block).model_
-        assert model is not None
+            seed = [learner.random_state, number]
+            for block in group.in_step(stream.blocks(seed, (group.rank, group.size))):
+                model = learner._learn_block(model, block, group).model_
+        if model is old or model is None:
+            raise InputError(
+                "no rank of the process group has a row; give one of them at least one"
+            )
         record = joined(model.log[number:])
         log = (*model.log[:number], record)
         learner.model_ = dataclasses.replace(model, log=log)
@@ -428,19 +437,29 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.__dict__ = {**vars(learner)}
         return self
 
-    def _learn_block(self, old: Model | None, block: Block) -> Self:
+    def _learn_block(self, old: Model | None, block: Block | None, group: Group) -> Self:
         settings = self._recipe()
         owner = type(self).__name__
+        log = () if old is None else old.log
+        group.agree(
+            {
+                "settings": dataclasses.asdict(settings),
+                "updates learned before": [record.fingerprint for record in log],
+            }
+        )
+        block = _shared_block(block, group)
         table, labels, tasks = block.table, block.labels, block.tasks
         x = table.x
         if old is not None:
             x = match_features(table, self._names(), self.n_features_in_, owner)
-            _same_kind(labels[0], old.registry.labels[0], "labels")
-            _same_kind(tasks[0], old.registry.tasks[0], "tasks")
-        lesson = Lesson(
-            self._seen(x, settings), tasks, labels, settings, self._seed(old), self._device()
-        )
-        with Progress(self.verbose, f"update {1 if old is None else len(old.log) + 1}") as progress:
+            if labels:
+                _same_kind(labels[0], old.registry.labels[0], "labels")
+                _same_kind(tasks[0], old.registry.tasks[0], "tasks")
+        seed = group.first(self._seed(old))
+        seen = self._seen(x, settings)
+        lesson = Lesson(seen, tasks, labels, settings, seed, self._device(), group)
+        shown = 0 if group.rank else self.verbose
+        with Progress(shown, f"update {len(log) + 1}") as progress:
             model = learn(old, lesson, progress.on_epoch)
             progress.on_end(model.log[-1])
         if old is None:
@@ -563,6 +582,24 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
                 answers = np.empty((len(x), *part.shape[1:]))
             answers[rows] = part
         return answers
+
+
+def _shared_block(block: Block | None, group: Group) -> Block:
+    """The block with its features in one order on all ranks; an empty one where there is none."""
+    if group.alone:
+        assert block is not None
+        return block
+    mine = None if block is None else [block.table.names, block.table.x.shape[1]]
+    heads = [head for head in group.gathered(mine) if head is not None]
+    names, width = heads[0]
+    if any(sorted(head[0] or []) != sorted(names or []) or head[1] != width for head in heads):
+        raise InputError("the ranks of the process group have other features than each other")
+    order = None if names is None else tuple(names)
+    if block is None:
+        return Block(Table(np.empty((0, width)), order), [], [])
+    return dataclasses.replace(
+        block, table=Table(match_features(block.table, order, width, "rank 0"), order)
+    )
 
 
 def _refuse_overflow(posterior: Posterior, first: int) -> None:

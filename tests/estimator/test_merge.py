@@ -208,6 +208,25 @@ def test__merge__forgotten_in_one__is_refused_and_changes_nothing(
     assert sorted(boston.classes_) == ["class 0", "class 2", "class 3"]
 
 
+def test__merge__the_same_model_again__is_refused_and_counts_once(
+    blobs: Any, tmp_path: Any
+) -> None:
+    _, x, y = sites(blobs, tmp_path)
+    boston, oslo = copies(tmp_path)
+    bergen = load(tmp_path / "start.clb").partial_fit(x[200:], y[200:], task="C")
+    boston.partial_fit(x[120:160], y[120:160], task="A")
+    oslo.partial_fit(x[160:200], y[160:200], task="B")
+    boston.merge(oslo)
+    bergen.merge(oslo)
+    before = boston.class_count_.tolist()
+
+    for other in (oslo, bergen):  # one that was merged, and one that brings it along
+        with pytest.raises(InputError, match="count twice"):
+            boston.merge(other)
+
+    assert boston.class_count_.tolist() == before
+
+
 def test__merge__wrong_base__is_refused(blobs: Any, tmp_path: Any) -> None:
     _, x, y = sites(blobs, tmp_path)
     boston, oslo = copies(tmp_path)

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Iterator
 
 import numpy as np
 
+from clbruno.answers import COLUMNS, answers
 from clbruno.cli.console import say, show_table, watched
 from clbruno.cli.tables import chunks_of_features, names_like
 from clbruno.core.model import chunks_of
@@ -17,7 +18,7 @@ from clbruno.estimator import CLBrunoClassifier
 from clbruno.persist import load
 
 _SHOWN = 20
-_ANSWERS = ("label", "probability", "task", "task_probability", "typicality", "set")
+_ANSWERS = (*COLUMNS, "set")
 
 
 def predict(
@@ -53,30 +54,15 @@ def _answers(
 ) -> Iterator[Rows]:
     registry = model.model_.registry
     known = None if task is None else names_like(registry.tasks[0], [task], "task")[0]
-    place = None if known is None else registry.task_index(known)
     for chunk, x in chunks_of_features(data, columns, model):
-        label = model.predict_proba(x, known)
-        tasks = model.predict_task_proba(x)
-        at = tasks.argmax(axis=1) if place is None else np.full(len(x), place)
-        best = model.classes_[label.argmax(axis=1)]
+        found = answers(model, x, known)
         if abstain is not None:
-            answers = model.predict(x, known, abstain=abstain)
-            best = np.array(["" if answer is None else str(answer) for answer in answers])
-        sets = {}
+            sure = model.predict(x, known, abstain=abstain)
+            found["label"] = np.array(["" if answer is None else str(answer) for answer in sure])
         if coverage is not None:
             inside = model.predict_set(x, coverage, known)
-            sets["set"] = np.array(["|".join(map(str, model.classes_[row])) for row in inside])
-        yield Rows(
-            {
-                **chunk.text,
-                "label": best,
-                "probability": label.max(axis=1),
-                "task": model.tasks_[at],
-                "task_probability": tasks[np.arange(len(x)), at],
-                "typicality": model.typicality(x, known),
-                **sets,
-            }
-        )
+            found["set"] = np.array(["|".join(map(str, model.classes_[row])) for row in inside])
+        yield Rows({**chunk.text, **found})
 
 
 def sample(

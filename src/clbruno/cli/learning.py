@@ -13,11 +13,12 @@ import numpy as np
 from clbruno.cli.console import say, show_json, show_table
 from clbruno.cli.program import REFUSED
 from clbruno.cli.tables import Labelled, Source, read_labelled, stream_labelled
+from clbruno.cli.together import joined, load_of_first, writing
 from clbruno.config import RECIPES, TUNABLE
 from clbruno.config import recipe as check_recipe
 from clbruno.errors import InputError
 from clbruno.estimator import CLBrunoClassifier
-from clbruno.persist import atomic, load, save
+from clbruno.persist import atomic, save
 
 
 @dataclass(frozen=True)
@@ -58,9 +59,14 @@ def learn(
         raise InputError("give --task for all rows, or --task-column for one per row, not both")
     source = Source(data, label, task, task_column, ignore)
     # The lock is held from before the old model is read: two updates at once would lose one.
-    with atomic.writing(model) as target:
-        created = not target.path.exists()
-        learner = _new(recipe, settings, seed) if created else _old(target, recipe, settings)
+    with joined(device) as group, writing(model, group) as target:
+        if group.size > 1 and data == "-":
+            raise InputError("several processes cannot share the standard input; name a file")
+        old = load_of_first(target.path, group)
+        created = old is None
+        learner = (
+            _new(recipe, settings, seed) if old is None else _old(old, target, recipe, settings)
+        )
         learner.set_params(device=device, verbose=1)
         streamed = buffer is not None or os.path.isdir(data)
         rows = None if streamed else read_labelled(source, learner)
@@ -77,7 +83,8 @@ def learn(
         if rows is None:
             _learn_stream(learner, source, buffer, allow_small)
         else:
-            learner.partial_fit(rows.x, rows.labels, rows.tasks)
+            mine = group.share(len(rows.labels))
+            learner.partial_fit(rows.x[mine], rows.labels[mine], rows.tasks[mine])
             if created and rows.names is not None:
                 learner.feature_names_in_ = np.array(rows.names, dtype=object)
         if exam_source is not None and exam is None:
@@ -88,10 +95,11 @@ def learn(
             else _figures(exam, task_column is not None, before, _right(learner, exam), known)
         )
         refused = [figure for figure in figures if figure.dropped(max_drop)]
-        if not refused:
+        if not refused and group.rank == 0:
             _note(learner, figures)
             save(learner, target)
-    _report(learner, figures, refused, max_drop, model, created, as_json)
+    if group.rank == 0:
+        _report(learner, figures, refused, max_drop, model, created, as_json)
     if refused:
         click.get_current_context().exit(REFUSED)
 
@@ -102,8 +110,12 @@ def _new(recipe: str | None, settings: tuple[str, ...], seed: int) -> CLBrunoCla
     return CLBrunoClassifier(name, random_state=seed, **values)
 
 
-def _old(target: atomic.Target, recipe: str | None, settings: tuple[str, ...]) -> CLBrunoClassifier:
-    learner = load(target.path)
+def _old(
+    learner: CLBrunoClassifier,
+    target: atomic.Target,
+    recipe: str | None,
+    settings: tuple[str, ...],
+) -> CLBrunoClassifier:
     if settings or recipe not in (None, learner.recipe):
         raise InputError(
             f"{target.path} is there already, with the recipe {learner.recipe!r}; --recipe and "

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from clbruno.cli.console import watched
 from clbruno.core.missing import separation
-from clbruno.data.readers import Chunk, Columns, read, tables_of
-from clbruno.data.stream import Stream
+from clbruno.data.readers import Chunk, Columns, read
+from clbruno.data.stream import Part, Stream, shared
 from clbruno.data.table import Table, first_names, match_features, with_missing
 from clbruno.errors import InputError
 from clbruno.estimator import CLBrunoClassifier
@@ -86,13 +86,15 @@ def stream_labelled(source: Source, model: CLBrunoClassifier, buffer: int | None
     """The same rows, never whole in memory; the files of a folder in random order."""
     expected = expected_features(model)
 
-    def pieces(rng: np.random.Generator) -> Iterator[tuple[Table, list[Any], list[Any]]]:
-        for path in rng.permutation(tables_of(source.path)).tolist():
-            chunks = read(path, source.columns)
+    def pieces(
+        rng: np.random.Generator, part: Part
+    ) -> Iterator[tuple[Table, list[Any], list[Any]]]:
+        for path, mine in shared(source.path, part, rng):
+            chunks = mine(read(path, source.columns))
             for chunk in watched(chunks, f"learning {path}", lambda c: len(c.x)):
-                part = _labelled(chunk, source, model, expected)
+                rows = _labelled(chunk, source, model, expected)
                 names = chunk.names if expected is None else expected.names
-                yield Table(part.x, names), part.labels, part.tasks
+                yield Table(rows.x, names), rows.labels, rows.tasks
 
     return Stream.of(pieces, buffer=buffer)
 

@@ -172,14 +172,21 @@ class Model:
         """log p(t, y) of each cell."""
         return self.log_label_prior + self.log_task_prior[list(self.registry.task_of_cell)]
 
-    def sample_latent(self, cells: Tensor, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """z ~ p(z | cell, data) and the scaled x = f^-1(z; cell), where the flow is."""
+    def sample_latent(
+        self, cells: Tensor, generator: torch.Generator, part: Tensor | None = None
+    ) -> tuple[Tensor, Tensor]:
+        """z ~ p(z | cell, data) and the scaled x = f^-1(z; cell), where the flow is.
+
+        With `part`, the positions of the draws that are wanted: they do not depend on it.
+        """
         like = self._like
         if like.device != generator.device:  # draw there too: what is drawn need not travel
             seed = int(torch.randint(2**62, (), generator=generator))
             generator = torch.Generator(like.device).manual_seed(seed)
         with torch.no_grad():
             z = self.latent.sample(cells, generator).to(like)
+            if part is not None:
+                z, cells = z[part.to(z.device)], cells[part]
             return z, self.flow.inverse(z, self.context(cells))
 
     def sample(self, cells: Tensor, generator: torch.Generator) -> Tensor:

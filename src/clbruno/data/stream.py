@@ -1,5 +1,6 @@
 """Labelled rows larger than memory: read in pieces, shuffled through a bounded buffer."""
 
+import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -20,7 +21,10 @@ LEAST_ROWS = 4096
 PIECE_NUMBERS = 2**20
 """Numbers of an array that are read at a time."""
 
-Pieces = Callable[[np.random.Generator], Iterable[Any]]
+Part = tuple[int, int]
+"""`(k, n)`: the k-th of n readers that share what there is to read."""
+
+Pieces = Callable[[np.random.Generator, Part], Iterable[Any]]
 """What yields `(X, y)` or `(X, y, task)`; it may use the generator to choose an order."""
 
 
@@ -67,7 +71,7 @@ class Stream:
     """
 
     def __init__(self, pieces: Iterable[Any], *, buffer: int | None = None) -> None:
-        self._pieces: Pieces = lambda _: pieces
+        self._pieces: Pieces = lambda *_: pieces
         self._buffer = _checked(buffer)
 
     @classmethod
@@ -95,7 +99,7 @@ class Stream:
             raise InputError(f"X has {len(x)} rows, and there is not one label and task for each")
         size = max(1, PIECE_NUMBERS // max(x.shape[1], 1))
 
-        def pieces(rng: np.random.Generator) -> Iterator[Any]:
+        def pieces(rng: np.random.Generator, _: Part) -> Iterator[Any]:
             for start in rng.permutation(np.arange(0, len(x), size)):
                 rows = slice(start, start + size)
                 yield x[rows], y[rows], task[rows] if _is_column(task) else task
@@ -115,7 +119,8 @@ class Stream:
     ) -> "Stream":
         """The rows of a table, or of a folder of Parquet files in random order.
 
-        Labels and tasks are texts, as on the command line.
+        Labels and tasks are texts, as on the command line. The ranks of a process group share the
+        files of a folder, or the pieces of a single table.
 
         Args:
             path: a table that `clbruno learn` reads, or a folder of Parquet files.
@@ -130,40 +135,58 @@ class Stream:
         text = (label,) if task_column is None else (label, task_column)
         columns = Columns(text=text, ignore=tuple(ignore))
 
-        def pieces(rng: np.random.Generator) -> Iterator[Any]:
-            for file in rng.permutation(tables_of(os.fspath(path))).tolist():
-                for chunk in read(file, columns):
+        def pieces(rng: np.random.Generator, part: Part) -> Iterator[Any]:
+            for file, mine in shared(os.fspath(path), part, rng):
+                for chunk in mine(read(file, columns)):
                     tasks = task if task_column is None else chunk.text[task_column]
                     y = chunk.text[label]
                     yield Table(chunk.x, chunk.names), y, DEFAULT_TASK if tasks is None else tasks
 
         return cls.of(pieces, buffer=buffer)
 
-    def blocks(self, seed: int | list[int]) -> Iterator[Block]:
-        """The blocks in the order in which they are learned."""
+    def blocks(self, seed: int | list[int], part: Part = (0, 1)) -> Iterator[Block]:
+        """The blocks in the order in which they are learned; there may be none in a part."""
         rng = np.random.default_rng(seed)
         held: list[Block] = []
         rows = size = 0
         first: Table | None = None
-        for piece in self._pieces(rng):
+        for piece in self._pieces(rng, part):
             block = _block(piece, first)
             if first is None:
                 first = block.table
                 size = self._buffer or max(LEAST_ROWS, BUFFER_NUMBERS // first.x.shape[1])
-            for part in _cut(block, size):
-                held, rows = [*held, part], rows + len(part)
+            for cut in _cut(block, size):
+                held, rows = [*held, cut], rows + len(cut)
                 while rows >= size:
                     full = _joined(held)
                     order = rng.permutation(rows)
                     yield full.taken(order[: size // 2])
                     held, rows = [full.taken(order[size // 2 :])], rows - size // 2
                     del full
+        if first is None and part[1] > 1:
+            return
         if first is None:
             raise InputError("the stream has no piece; give it at least one row")
         rest = _joined(held)
         order = rng.permutation(rows)
         for part_of in np.array_split(order, 1 if rows <= size // 2 else 2):
             yield rest.taken(part_of)
+
+
+def shared(
+    path: str, part: Part, rng: np.random.Generator
+) -> Iterator[tuple[str, Callable[[Iterable[Any]], Iterable[Any]]]]:
+    """The tables of a path that one of several readers takes, and which pieces of each.
+
+    Every n-th file in random order; every n-th piece of what is a single table.
+    """
+    k, n = part
+    tables = rng.permutation(tables_of(path)).tolist()
+    if len(tables) == 1:
+        yield tables[0], lambda pieces: itertools.islice(pieces, k, None, n)
+        return
+    for file in tables[k::n]:
+        yield file, lambda pieces: pieces
 
 
 def as_stream(x: Any, y: Any, task: Any) -> Stream | None:

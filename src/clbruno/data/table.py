@@ -33,7 +33,7 @@ class Table:
     names: tuple[str, ...] | None
 
 
-def read_table(x: Any, owner: str, *, missing: bool = False) -> Table:
+def read_table(x: Any, owner: str, *, missing: bool = False, may_be_empty: bool = False) -> Table:
     """Check an array, a data frame or an AnnData and take it in without changing it.
 
     With `missing`, NaN may stand for a value that is not there.
@@ -58,7 +58,12 @@ def read_table(x: Any, owner: str, *, missing: bool = False) -> Table:
     try:
         finite = "allow-nan" if missing else True
         values = check_array(
-            x, dtype="numeric", estimator=owner, input_name="X", ensure_all_finite=finite
+            x,
+            dtype="numeric",
+            estimator=owner,
+            input_name="X",
+            ensure_all_finite=finite,
+            ensure_min_samples=0 if may_be_empty else 1,
         )
     except TypeError as error:
         raise InputTypeError(str(error)) from None
@@ -66,7 +71,7 @@ def read_table(x: Any, owner: str, *, missing: bool = False) -> Table:
         raise InputError(str(error)) from None
     if values.dtype.kind not in "fiub":
         raise InputError(f"X must hold real numbers, got an array of {values.dtype}")
-    if values.dtype.kind == "f" and values.dtype.itemsize >= 8:
+    if values.dtype.kind == "f" and values.dtype.itemsize >= 8 and values.size:
         largest = max(np.fmax.reduce(values, axis=None), -np.fmin.reduce(values, axis=None))
         if largest > LARGEST:
             raise InputError(
@@ -126,6 +131,8 @@ def read_labels(y: Any, rows: int) -> list[Any]:
         raise InputError(
             "requires y to be passed, but the target y is None. Give one label per row"
         )
+    if rows == 0 and len(y) == 0:
+        return []
     try:
         column = column_or_1d(_plain(y, "y"), warn=True)
         _same_length(column, rows, "y")

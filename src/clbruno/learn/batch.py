@@ -1,7 +1,7 @@
 """A new batch of data as the learner sees it: rows, their cells, and a held-back share."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import torch
@@ -9,6 +9,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from clbruno.data.scaling import Scaler
+from clbruno.learn.distributed import ALONE, Group
 
 ROWS = 4096
 """Rows that are read, scaled and mapped at a time."""
@@ -19,24 +20,36 @@ class Batch:
     """Rows of data, where they lie, and the cell of each; nothing is copied until it is used.
 
     Attributes:
-        x: all rows, an array or a memory map, shape `(n, D)`.
-        cell: cell of each row of `x`.
+        x: all rows, an array or a memory map, shape `(n, D)`; in a process group this rank's.
+        cell: cell of each row of `x`, in a process group of the rows of all ranks.
         rows: which rows belong to this batch, ascending.
         scaler: maps raw rows to scaled ones.
+        group: the ranks that learn it; whoever takes rows gets those that are its own.
+        start: position of the first row of `x` among the rows of all ranks.
     """
 
     x: NDArray[np.floating]
     cell: NDArray[np.int64]
     rows: NDArray[np.int64]
     scaler: Scaler
+    group: Group = ALONE
+    start: int = 0
 
     def __len__(self) -> int:
         return len(self.rows)
 
+    @property
+    def mine(self) -> range:
+        """Positions within this batch of the rows that lie on this rank."""
+        ends = np.searchsorted(self.rows, [self.start, self.start + len(self.x)])
+        return range(int(ends[0]), int(ends[1])) if not self.group.alone else range(len(self))
+
     def raw(self, at: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
         """Raw rows in float64 and their cells, for positions within this batch."""
         rows = self.rows[at]
-        x = torch.from_numpy(np.array(self.x[rows], dtype=np.float64))
+        if not self.group.alone:
+            rows = rows[(rows >= self.start) & (rows < self.start + len(self.x))]
+        x = torch.from_numpy(np.array(self.x[rows - self.start], dtype=np.float64))
         return x, torch.from_numpy(self.cell[rows])
 
     def take(self, at: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
@@ -69,4 +82,4 @@ class Batch:
         taken = np.zeros(len(self), dtype=bool)
         taken[np.concatenate(held)] = True
         parts = (self.rows[~taken], self.rows[taken])
-        return tuple(Batch(self.x, self.cell, part, self.scaler) for part in parts)  # type: ignore[return-value]
+        return tuple(replace(self, rows=part) for part in parts)  # type: ignore[return-value]

@@ -74,10 +74,10 @@ def held_out(model: Model, increment: Increment, *, once: bool) -> HeldOut:
         if isinstance(latent, ClassLatent) and isinstance(model.latent, ClassLatent):
             latent = replace(latent, ridge=model.latent.ridge)
         x, cell = part.raw(rows)
-        values.append(replace(model, latent=latent).log_likelihood(x))
-        cells.append(cell)
-        if number == 0 and len(increment.held):
-            first = len(cell)
+        values.append(part.group.rows(replace(model, latent=latent).log_likelihood(x)))
+        cells.append(part.group.rows(cell))
+        if number == 0 and part.group.total(len(increment.held)):
+            first = len(cells[0])
     if not cells:
         nothing = torch.zeros((0, len(model.registry.cells)), dtype=torch.float64)
         return HeldOut(nothing, torch.zeros(0, dtype=torch.long), nothing[:, 0], 0)

@@ -22,6 +22,7 @@ from clbruno.errors import InputError, SmallClassWarning, TrainingError
 from clbruno.history import UpdateRecord, fingerprint, now, versions
 from clbruno.learn.batch import Batch
 from clbruno.learn.calibrate import calibrated, held_out
+from clbruno.learn.distributed import ALONE, Group
 from clbruno.learn.problem import Increment, moments_of
 from clbruno.learn.replay import Teacher
 from clbruno.learn.student import Student, whitened
@@ -60,6 +61,7 @@ class Lesson:
         recipe: the numbers to learn with.
         seed: of the model; the update's own random numbers follow from it and its number.
         device: where the flow is trained.
+        group: the ranks that learn the batch together, each with rows of its own.
     """
 
     x: NDArray[Any]
@@ -68,6 +70,7 @@ class Lesson:
     recipe: Recipe
     seed: int
     device: torch.device
+    group: Group = ALONE
 
 
 def learn(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None]) -> Model:
@@ -88,17 +91,18 @@ def learn(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None]) 
 def _learned(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None]) -> Model:
     began = time.perf_counter()
     recipe, number = lesson.recipe, 1 if old is None else len(old.log) + 1
+    group = lesson.group
     if old is not None:
         _same_structure(old.recipe, recipe)
     known = Registry() if old is None else old.registry
-    registry, cell = enrol(known, lesson.tasks, lesson.labels)
+    registry, cell = enrol(known, lesson.tasks, lesson.labels, group)
     if recipe.frozen and recipe.context_dim and len(registry.cells) > len(known.cells):
         raise InputError(
             "frozen=True cannot learn a new task or class with a conditional flow: its embedding "
             "has to be trained; set frozen=False, or use a label-free flow (context_dim=0)"
         )
-    scaler = Scaler.choose(lesson.x) if old is None else old.scaler
-    batch = Batch(lesson.x, cell, np.arange(len(cell)), scaler)
+    scaler = Scaler.choose(group.spread(lesson.x)) if old is None else old.scaler
+    batch = _batch(lesson, cell, scaler)
     small = _small_cells(registry, recipe, batch)
 
     rng = np.random.default_rng([lesson.seed, number])
@@ -114,7 +118,7 @@ def _learned(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None
         student, base = Student.of(old, registry, generator), old.latent
         if recipe.replay:
             there = old.placed(lesson.device, torch.float32)
-            teacher = Teacher(there, recipe.replay, recipe.replay_per_task)
+            teacher = Teacher(there, recipe.replay, recipe.replay_per_task, group)
     if student.covariances is not None and len(student.covariances.raw_rho):
         seen = moments_of(student, new, full=False)
         student.covariances.start_from(seen, registry.task_of_cell)
@@ -130,19 +134,21 @@ def _learned(old: Model | None, lesson: Lesson, on_epoch: Callable[[Epoch], None
             max_epochs=recipe.max_epochs,
             patience=recipe.patience,
             on_epoch=on_epoch,
+            group=group,
         )
     model = _model(increment, batch, old, lesson, epochs)
     rows = held_out(model.placed(lesson.device), increment, once=epochs > 0 or recipe.frozen)
     model = calibrated(model, rows)
+    time_of_day, seconds = group.first([now(), round(time.perf_counter() - began, 3)])
     record = UpdateRecord(
         number=number,
-        time=now(),
+        time=time_of_day,
         counts=_counts(registry, batch),
-        fingerprint=fingerprint(lesson.x, cell),
+        fingerprint=group.digest(fingerprint(lesson.x, cell)),
         recipe=recipe.name,
         seed=lesson.seed,
         versions=versions(),
-        seconds=round(time.perf_counter() - began, 3),
+        seconds=seconds,
         epochs=epochs,
         before={} if old is None else held_back_figures(old.placed(lesson.device), held),
         after=figures(model, rows.log_likelihood[: rows.first], rows.cell[: rows.first]),
@@ -177,7 +183,8 @@ def _model(
         rows = batch if epochs == 0 else held
         at = rows_to_leave_out(rows, model.latent, increment.rng)
         x, cell = rows.take(at)
-        model = chosen(model, model.latent, LeftOut(student.z_of(x, cell), cell))
+        left_out = LeftOut(student.z_of(x, cell), cell)
+        model = chosen(model, model.latent, left_out, lesson.group)
     return model
 
 
@@ -191,15 +198,23 @@ def _refuse_overflow(new: dict[int, Moments]) -> None:
         )
 
 
+def _batch(lesson: Lesson, cell: NDArray[np.int64], scaler: Scaler) -> Batch:
+    """The batch, with the cells of all ranks' rows: every rank draws from all of them alike."""
+    group = lesson.group
+    everyones = group.rows(torch.from_numpy(cell)).numpy()
+    start = sum(group.counts(len(cell))[: group.rank])
+    return Batch(lesson.x, everyones, np.arange(len(everyones)), scaler, group, start)
+
+
 def enrol(
-    registry: Registry, tasks: list[Any], labels: list[Any]
+    registry: Registry, tasks: list[Any], labels: list[Any], group: Group = ALONE
 ) -> tuple[Registry, NDArray[np.int64]]:
-    """The registry with these rows counted, and the cell of each row.
+    """The registry with these rows (of all ranks) counted, and the cell of each row.
 
     Tasks are entered as they come, the labels of a batch in sorted order.
     """
-    tally = Counter(zip(tasks, labels, strict=True))
-    for task in dict.fromkeys(tasks):
+    tally = group.counted(Counter(zip(tasks, labels, strict=True)))
+    for task in dict.fromkeys(task for task, _ in tally):
         names = sorted(label for name, label in tally if name == task)
         registry = registry.extended(task, names, [tally[task, label] for label in names])
     place = {pair: registry.cell_index(*pair) for pair in tally}

@@ -101,6 +101,7 @@ def merge(
             "the base is not the model that both files descend from: their update logs have "
             f"{sites.common} updates in common, and its log has {len(base.log)}; name another"
         )
+    _refuse_twice(sites)
     reason = _not_addable(sites)
     if reason is None:
         model = _added(sites)
@@ -115,6 +116,19 @@ def merge(
     log = [*a.log[: sites.common], *history, _record(sites, model, how, before, after)]
     numbered = tuple(replace(record, number=at) for at, record in enumerate(log, start=1))
     return Merged(replace(model, log=numbered), exact, how, before, after)
+
+
+def _refuse_twice(sites: Sites) -> None:
+    """Refuse what both have learned, in an earlier merge, since their logs parted."""
+    mine, theirs = (
+        {record.fingerprint for record in site.log[sites.common :]} for site in (sites.a, sites.b)
+    )
+    twice = len(mine & theirs)
+    if twice:
+        raise InputError(
+            f"{sites.names[0]} has already taken in {twice} of the updates of {sites.names[1]}, "
+            "which would count twice; merge the models as they were before, each of them once"
+        )
 
 
 def _not_addable(sites: Sites) -> str | None:

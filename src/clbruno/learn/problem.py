@@ -2,7 +2,7 @@
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 import torch
@@ -14,6 +14,8 @@ from clbruno.core.conjugate import NormalInverseWishart
 from clbruno.core.latent import ExchangeableGaussian
 from clbruno.core.moments import Moments
 from clbruno.learn.batch import Batch
+from clbruno.learn.distributed import Group
+from clbruno.learn.exact import exact_moments
 from clbruno.learn.laws import Laws, LawsByGroup, StackedLaws
 from clbruno.learn.objective import functional, likelihood, retention, temperature_of
 from clbruno.learn.replay import Replay, Teacher
@@ -26,18 +28,22 @@ HELD_ROWS = 16_384
 
 
 def moments_of(student: Student, batch: Batch, *, full: bool) -> dict[int, Moments]:
-    """The statistics of each cell's rows under the student's flow, in one streaming pass."""
-    return {
-        cell: Moments.stream(
-            (
-                student.z_of(x, torch.full((len(x),), cell, dtype=torch.long))
-                for x in batch.of_cell(cell)
-            ),
-            dim=batch.x.shape[1],
-            full=full,
-        )
-        for cell in batch.cells
-    }
+    """The statistics of each cell's rows under the student's flow, in one streaming pass.
+
+    In a process group those of all ranks' rows, free of rounding where no weight is trained.
+    """
+    dim, group = batch.x.shape[1], batch.group
+    chunks = {cell: partial(_latents, student, batch, cell) for cell in batch.cells}
+    if full and not group.alone and next(student.parameters(), None) is None:
+        counts = np.bincount(batch.cell[batch.rows]).tolist()
+        return {at: exact_moments(rows, counts[at], dim, group) for at, rows in chunks.items()}
+    seen = {at: Moments.stream(rows(), dim=dim, full=full) for at, rows in chunks.items()}
+    return group.merged(seen)
+
+
+def _latents(student: Student, batch: Batch, cell: int) -> Iterator[Tensor]:
+    for x in filter(len, batch.of_cell(cell)):
+        yield student.z_of(x, torch.full((len(x),), cell, dtype=torch.long))
 
 
 @dataclass
@@ -68,8 +74,8 @@ class Increment:
 
     @property
     def recordable(self) -> bool:
-        """The class latent's laws follow the student from epoch to epoch."""
-        return self.recipe.latent == "task"
+        """The class latent's laws follow the student from epoch to epoch; ranks must meet."""
+        return self.recipe.latent == "task" and self._ranks.alone
 
     def inputs(self) -> Iterator[tuple[Tensor, ...]]:
         """New rows and their cells, and pseudo-data where there is a teacher, step by step."""
@@ -85,7 +91,8 @@ class Increment:
         flow = self.student.flow
         if not pseudo:
             z, ladj = flow(x, self.student.context(cell))
-            return likelihood(z, ladj, self._group.index_select(0, cell), laws) / x.numel()
+            total = likelihood(z, ladj, self._group.index_select(0, cell), laws)
+            return total / self._ranks.total(x.numel())
         replay = Replay(*pseudo)
         both = torch.cat((cell, replay.cell))
         z, ladj = flow(torch.cat((x, replay.x)), self.student.context(both))
@@ -94,7 +101,8 @@ class Increment:
             part.split(sizes) for part in (z, ladj, group)
         )
         total = likelihood(z, ladj, group, laws)
-        return (total + self._regularisers(z_old, ladj_old, group_old, replay)) / x.numel()
+        total = total + self._regularisers(z_old, ladj_old, group_old, replay)
+        return total / self._ranks.total(x.numel())
 
     def score(self) -> float:
         """How well the present student answers on the held-back rows; lower is better.
@@ -129,6 +137,10 @@ class Increment:
         context = self.student.context(replay.cell)
         total = self.recipe.alpha_1 * retention(z, ladj, group, self._old_laws)
         return total + self.recipe.alpha_2 * functional(self.student.flow, replay, context)
+
+    @property
+    def _ranks(self) -> Group:
+        return self.new.group
 
     @cached_property
     def _like(self) -> Tensor:
@@ -188,9 +200,9 @@ class Increment:
         rho, delta = self.student.covariances.new()
         new = ExchangeableGaussian(torch.zeros_like(rho), rho, delta, self._dof)
         if not self.base.moments:
-            return StackedLaws(new)
+            return StackedLaws(new, self._ranks)
         assert isinstance(self._old_laws, StackedLaws)
-        return StackedLaws(self._old_laws.stack.joined(new))
+        return StackedLaws(self._old_laws.stack.joined(new), self._ranks)
 
     def _laws_of_cells(self) -> Laws:
         """Known cells given what was seen of them; new cells by the prior pooled over all.
@@ -206,7 +218,7 @@ class Increment:
             for cell in self.new.cells
             if cell not in known
         }
-        return LawsByGroup({**known, **new})
+        return LawsByGroup({**known, **new}, self._ranks)
 
     def _held_likelihood(self) -> float:
         x, cell = self._held
@@ -215,18 +227,22 @@ class Increment:
             assert isinstance(latent, TaskLatent)
             laws = StackedLaws(ExchangeableGaussian.stack(latent.predictive).to(self._like))
             z, ladj = self.student.flow(x, self.student.context(cell))
-            loss = retention(z, ladj, self._group[cell], laws) / x.numel()
+            loss = self._mean(retention(z, ladj, self._group[cell], laws), x)
             if self._exam is not None:
                 exam = self._exam
                 z, ladj = self.student.flow(exam.x, self.student.context(exam.cell))
                 terms = self._regularisers(z, ladj, self._group[exam.cell], exam)
-                loss = loss + terms / exam.x.numel()
-        return float(loss)
+                loss += self._mean(terms, exam.x)
+        return loss
+
+    def _mean(self, total: Tensor, x: Tensor) -> float:
+        """A sum over rows, per number of these rows, over all ranks."""
+        return float(self._ranks.sum(total)) / self._ranks.total(x.numel())
 
     def _held_log_loss(self, latent: CellLatent, x: Tensor, cell: Tensor) -> float:
         z = self.student.z_of(x, cell)
         log_prob = latent.log_prob(z, range(len(self.registry.cells)))
-        return temperature_of(log_prob, cell.cpu())[1]
+        return temperature_of(self._ranks.rows(log_prob), self._ranks.rows(cell.cpu()))[1]
 
     def _cast(self, law: NormalInverseWishart) -> NormalInverseWishart:
         """The law in the precision and on the device of the student."""

@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from clbruno.core.model import Model
+from clbruno.learn.distributed import ALONE, Group
 
 BLOCK = 4096
 """Pseudo-samples that are drawn at a time, for as many steps as they serve."""
@@ -30,27 +31,36 @@ class Teacher:
         size: N', pseudo-samples per draw (per task and draw if `per_task`).
         per_task: the paper's N' for every task, labels by their proportions; otherwise `size`
             for all tasks together, balanced over the cells.
+        group: the ranks that share a draw: each gets its part of what one process would draw.
     """
 
     model: Model
     size: int
     per_task: bool
+    group: Group = ALONE
 
     def draw(self, generator: torch.Generator) -> Replay:
         """Fresh pseudo-data in scaled units, in the precision and where the model's flow is."""
-        return self._of(self._cells(generator), generator)
+        return Replay(*(part[0] for part in self._of([self._cells(generator)], generator)))
 
     def draws(self, generator: torch.Generator) -> Iterator[Replay]:
         """Fresh pseudo-data again and again; many draws share one pass of the inverse flow."""
         while True:
             first = self._cells(generator)
             more = [self._cells(generator) for _ in range(BLOCK // len(first) - 1)]
-            block = self._of(torch.cat([first, *more]), generator)
-            yield from map(Replay, *(part.split(len(first)) for part in block))
+            yield from map(Replay, *self._of([first, *more], generator))
 
-    def _of(self, cells: Tensor, generator: torch.Generator) -> Replay:
-        z, x = self.model.sample_latent(cells, generator)
-        return Replay(z, x, cells.to(z.device))
+    def _of(self, draws: list[Tensor], generator: torch.Generator) -> list[tuple[Tensor, ...]]:
+        """Latents, rows and cells of some draws of equal size; this rank's part of each draw.
+
+        All ranks draw all latents, from one seed; the flow, which costs more, is run for a part.
+        """
+        each = torch.arange(len(draws[0]))[self.group.share(len(draws[0]))]
+        at = (torch.arange(len(draws))[:, None] * len(draws[0]) + each).flatten()
+        cells = torch.cat(draws)
+        z, x = self.model.sample_latent(cells, generator, None if self.group.alone else at)
+        parts = (z, x, cells[at].to(z.device))
+        return [part.unflatten(0, (len(draws), len(each))).unbind() for part in parts]
 
     def _cells(self, generator: torch.Generator) -> Tensor:
         names = self.model.registry

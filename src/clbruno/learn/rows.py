@@ -28,12 +28,14 @@ class Rows:
     def __init__(self, batch: Batch, like: Tensor) -> None:
         self.batch = batch
         self.like = like
-        self.kept = batch.x.shape[1] * len(batch) <= KEPT
+        self.mine = batch.mine
+        self.kept = batch.x.shape[1] * len(self.mine) <= KEPT
 
     def take(self, at: NDArray[np.int64]) -> tuple[Tensor, Tensor]:
-        """Some rows, in any order."""
+        """Some rows, in any order; in a process group this rank's of them."""
+        at = at[(at >= self.mine.start) & (at < self.mine.stop)]
         if self.kept:
-            index = torch.from_numpy(at).to(self.like.device)
+            index = torch.from_numpy(at - self.mine.start).to(self.like.device)
             return self._all[0][index], self._all[1][index]
         ascending = np.sort(at)  # as a file is read best
         x, cell = self._read(ascending)
@@ -48,9 +50,12 @@ class Rows:
         order = rng.permutation(len(self.batch))
         steps = -(-len(order) // size)
         length = len(order) // steps
-        block = length * max(1, ROWS // length)
+        block = length * max(1, ROWS // length) if self.batch.group.alone else length
         for start in range(0, length * steps, block):
             x, cell = self.take(order[start : min(start + block, length * steps)])
+            if not self.batch.group.alone:
+                yield x, cell  # as many of a step's rows as lie on this rank
+                continue
             yield from zip(x.split(length), cell.split(length), strict=True)
 
     def first(self, most: int) -> tuple[Tensor, Tensor]:
@@ -64,8 +69,8 @@ class Rows:
         score an epoch, not to be kept.
         """
         total: dict[int, Moments] = {}
-        for start in range(0, len(self.batch), ROWS):
-            x, cell = self.take(np.arange(start, min(start + ROWS, len(self.batch))))
+        for at in self._blocks():
+            x, cell = self.take(at)
             z = student.flow(x, student.context(cell))[0].double()
             names, place = cell.unique(return_inverse=True)
             member = one_hot(place, len(names)).double()
@@ -75,14 +80,19 @@ class Rows:
             sums = zip(n.tolist(), mean.cpu(), scatter.cpu(), strict=True)
             parts = dict(zip(names.tolist(), (Moments(*each) for each in sums), strict=True))
             total = merged(total, parts)
-        return total
+        if self.batch.group.alone:
+            return total
+        nothing = Moments.empty(self.batch.x.shape[1], full=False)
+        return self.batch.group.merged({at: total.get(at, nothing) for at in self.batch.cells})
+
+    def _blocks(self) -> list[NDArray[np.int64]]:
+        """The positions of this rank's rows, some at a time."""
+        starts = self.mine[::ROWS]
+        return [np.arange(start, min(start + ROWS, self.mine.stop)) for start in starts]
 
     @cached_property
     def _all(self) -> tuple[Tensor, Tensor]:
-        parts = [
-            self._read(np.arange(start, min(start + ROWS, len(self.batch))))
-            for start in range(0, len(self.batch), ROWS)
-        ]
+        parts = [self._read(at) for at in self._blocks() or [np.arange(0)]]
         return torch.cat([x for x, _ in parts]), torch.cat([cell for _, cell in parts])
 
     def _read(self, at: NDArray[np.int64]) -> tuple[Tensor, Tensor]:

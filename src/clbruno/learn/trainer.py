@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from clbruno.errors import TrainingError
+from clbruno.learn.distributed import ALONE, Group
 
 CLIP = 5.0
 """Largest gradient norm of a step."""
@@ -61,19 +62,21 @@ def train(
     max_epochs: int,
     patience: int,
     on_epoch: Callable[[Epoch], None] = lambda _: None,
+    group: Group = ALONE,
 ) -> int:
     """Minimise the losses until the score does not improve any more.
 
     After `patience` epochs without a better score the best parameters are taken up again with a
     fourth of the learning rate; after the third fall, training is over. `module` ends with the
     parameters of the best score, the ones it came with included: an update that helps nothing
-    changes nothing.
+    changes nothing. In a process group the loss is the sum of the ranks' losses, and all ranks take
+    the same steps.
 
     Returns:
         the epoch of the best score; 0 if that was before the first.
     """
-    step = Step(module, problem, learning_rate)
-    best, best_epoch, kept = problem.score(), 0, copy.deepcopy(module.state_dict())
+    step = Step(module, problem, learning_rate, group)
+    best, best_epoch, kept = group.first(problem.score()), 0, copy.deepcopy(module.state_dict())
     falls, last = 0, 0
     for number in range(1, max_epochs + 1):
         steps = 0
@@ -85,7 +88,7 @@ def train(
         _refuse_no_number(step, number)
         loss = float(step.sums[0])
         step.sums.zero_()
-        score = problem.score()
+        score = group.first(problem.score())
         if score < best:
             best, best_epoch, kept = score, number, copy.deepcopy(module.state_dict())
             last = number
@@ -95,7 +98,7 @@ def train(
                 break
             falls, last = falls + 1, number
             module.load_state_dict(kept)
-            step = Step(module, problem, learning_rate * FALL**falls)
+            step = Step(module, problem, learning_rate * FALL**falls, group)
     module.load_state_dict(kept)
     return best_epoch
 
@@ -117,9 +120,12 @@ class Step:
     steps go on one by one.
     """
 
-    def __init__(self, module: nn.Module, problem: Problem, rate: float) -> None:
+    def __init__(
+        self, module: nn.Module, problem: Problem, rate: float, group: Group = ALONE
+    ) -> None:
         self.parameters = list(module.parameters())
         self.problem = problem
+        self.group = group
         device = self.parameters[0].device
         on_gpu = device.type == "cuda"
         self.optimiser = torch.optim.Adam(self.parameters, rate, fused=True, capturable=on_gpu)
@@ -152,9 +158,10 @@ class Step:
         self.optimiser.zero_grad(set_to_none=True)
         loss = self.problem.loss(*inputs)
         loss.backward()
+        self.group.add_gradients(self.parameters)
         norm = nn.utils.clip_grad_norm_(self.parameters, CLIP)
         self.optimiser.step()
-        self.sums += torch.stack((loss.detach(), norm))
+        self.sums += torch.stack((self.group.sum(loss.detach()), norm))
 
     def _record(self, inputs: tuple[Tensor, ...]) -> None:
         places = tuple(value.clone() for value in inputs)

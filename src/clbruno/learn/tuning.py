@@ -12,6 +12,7 @@ from clbruno.core.cells import ClassLatent
 from clbruno.core.conjugate import t_log_prob
 from clbruno.core.model import Model
 from clbruno.learn.batch import Batch
+from clbruno.learn.distributed import ALONE, Group
 
 RIDGES = (0.3, 0.1, 0.03, 0.01)
 """What the ridge is chosen from, the strongest first."""
@@ -39,7 +40,7 @@ class LeftOut:
     cell: Tensor
 
 
-def chosen(model: Model, latent: ClassLatent, rows: LeftOut) -> Model:
+def chosen(model: Model, latent: ClassLatent, rows: LeftOut, group: Group = ALONE) -> Model:
     """The model with the ridge and the temperature of the lowest leave-one-out log-loss.
 
     The log-losses of all updates are added up, so that the choice is about all classes and not
@@ -49,11 +50,11 @@ def chosen(model: Model, latent: ClassLatent, rows: LeftOut) -> Model:
     curve = model.curve
     if not curve.numel():
         curve = torch.zeros((len(ridges), len(TEMPERATURES)), dtype=torch.float64)
-    if len(rows.cell):
+    if group.total(len(rows.cell)):
         share = model.log_share
         for at, ridge in enumerate(ridges):
             log_prob = leave_one_out(replace(latent, ridge=ridge), rows)
-            losses = log_losses(log_prob + share, model.log_cell_prior - share, rows)
+            losses = group.sum(log_losses(log_prob + share, model.log_cell_prior - share, rows))
             curve = curve.index_add(0, torch.tensor([at]), losses[None])
     if not bool(curve.any()):
         return model
@@ -173,7 +174,7 @@ def held_back_figures(model: Model, held: Batch) -> dict[str, float]:
     if not len(rows):
         return {}
     x, cell = held.raw(rows)
-    return figures(model, model.log_likelihood(x), cell)
+    return figures(model, held.group.rows(model.log_likelihood(x)), held.group.rows(cell))
 
 
 def figures(model: Model, log_likelihood: Tensor, cell: Tensor) -> dict[str, float]:
