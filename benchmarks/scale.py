@@ -27,7 +27,10 @@ from benchmarks import machine
 from benchmarks.runner import RESULTS
 from clbruno import CLBrunoClassifier, Stream, save
 from clbruno.config import RECIPES
-from clbruno.learn.tuning import LEAST_ROWS, MOST_ROWS, RIDGES, ROWS_PER_CELL, TEMPERATURES
+from clbruno.core import calibration
+from clbruno.core.model import LEVEL_SAMPLES
+from clbruno.learn import calibrate
+from clbruno.learn.tuning import LEAST_ROWS, RIDGES, ROWS_PER_CELL, TEMPERATURES
 
 Record = dict[str, Any]
 FILE = "scale.json"
@@ -52,6 +55,21 @@ class Size:
     def left_out(self) -> int:
         """Rows that are scored as if they had not been learned."""
         return self.k * min(self.n // self.k, max(ROWS_PER_CELL, LEAST_ROWS // self.k))
+
+    @property
+    def turns(self) -> int:
+        """How many shares of the rows are scored by the statistics of the others."""
+        return min(calibrate.MOST_FOLDS, -(-calibrate.WANTED // self.held))
+
+    @property
+    def held(self) -> int:
+        """Rows of a share."""
+        return self.k * max(2, round(0.1 * self.n / self.k))
+
+    @property
+    def scored(self) -> int:
+        """Rows that calibrate the answers."""
+        return self.turns * min(calibrate.MOST_ROWS, self.held)
 
 
 SMALL = (
@@ -80,13 +98,16 @@ def learning(size: Size) -> dict[str, float]:
         "class": k,
         "row left out": scored * d**2,
         "temperature": scored * len(TEMPERATURES),
+        "link": size.scored * k * len(calibration.TEMPERATURES) * len(calibration.TAILS),
         "covariance": k * d**3,
     }
 
 
 def held_back(size: Size) -> Size:
-    """The answers behind the figures of the log, which are part of an update."""
-    return Size(min(MOST_ROWS, size.n // 10), size.d, size.k)
+    """The answers that calibrate a model: to rows that it held back, and to generated ones."""
+    most = calibrate.GENERATED_WORK // (size.k * size.d**2)
+    made = max(calibrate.GENERATED, min(LEVEL_SAMPLES, most))
+    return Size(size.scored + made, size.d, size.k)
 
 
 def answering(size: Size) -> dict[str, float]:
@@ -96,29 +117,32 @@ def answering(size: Size) -> dict[str, float]:
 
 
 def file_bytes(size: Size) -> float:
-    """The model file after one update: means, covariances, the pooled one, scale; not the rows."""
+    """The model file after one update: means, covariances, the pooled one, scale, calibration."""
     d, k = size.d, size.k
     rank = max(1, RECIPES["default"].memory // (k * d)) if size.thin else d
-    return 8.0 * (k * d * (rank + 1) + d**2 + 2 * d + len(RIDGES) * len(TEMPERATURES))
+    curves = len(RIDGES) * len(TEMPERATURES)
+    curves += len(calibration.TEMPERATURES) * len(calibration.TAILS) + 3 * k * calibration.KEPT
+    return 8.0 * (k * d * (rank + 1) + d**2 + 2 * d + curves)
 
 
 def message_bytes(size: Size) -> float:
     """What a rank puts into sums over the ranks for a first update in closed form.
 
     The scale of a first batch: its rows, in one pass for the rules and four for mean and spread.
-    Statistics, twice (the rows held back and the rest): of each class 48 bits in pieces of b, so
-    ceil(48 / b) sums of D numbers and as many products of D x D as there are pairs of pieces.
+    Statistics, of the rows held back and of the rest, for the model and again to calibrate it: of
+    each class 48 bits in pieces of b, so ceil(48 / b) sums of D numbers and as many products of
+    D x D as there are pairs of pieces.
     """
     n, d, k = size.n, size.d, size.k
-    held = round(0.1 * n / k)
+    held = size.held // k
     numbers = 0.0
-    for rows in (n / k - held, held):
+    for rows in (*(n / k - held, held) * 2, *[held] * size.turns):
         bits = 52 - int(np.ceil(np.log2(rows)))
         short = -(-48 // (bits // 2))
         pairs = sum(short - 2 * i for i in range((short + 1) // 2))
         numbers += k * (2 * d + -(-48 // bits) * d + pairs * d**2)
     scaled = (min(n, 8192) + 4 * n) * d
-    return 8.0 * (numbers + scaled + n + min(MOST_ROWS, k * held) * (k + 1))
+    return 8.0 * (numbers + scaled + n + size.scored * (k + 1))
 
 
 def made(size: Size, seed: int = 0) -> tuple[Any, Any]:
