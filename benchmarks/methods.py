@@ -92,6 +92,14 @@ METHODS: dict[str, Method] = {
         density=True,
         quick=ours.QUICK,
     ),
+    "clbruno-front": Method(
+        "CL-BRUNO, default recipe, fixed front for images",
+        ours.on_images,
+        where=("mnist",),
+        device=True,
+        seeded=True,
+        quick=ours.QUICK,
+    ),
     "clbruno-paper": Method(
         "CL-BRUNO, paper's recipe",
         ours.paper,

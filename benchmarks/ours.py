@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 from typing import Any, ClassVar, Self
 
@@ -15,6 +16,7 @@ from clbruno.config import recipe as named
 from clbruno.core.conformal import typicality
 from clbruno.core.model import Model, chunks_of
 from clbruno.core.posterior import Posterior
+from clbruno.data.front import ImageFront
 from clbruno.learn.engine import Lesson, learn
 
 QUICK = {"max_epochs": 2}
@@ -96,15 +98,29 @@ class Ours:
         return count_numbers(self.model)
 
     def _learn(self, old: Model | None, x: FloatArray, y: Array, tasks: list[str]) -> Self:
-        lesson = Lesson(x, tasks, y.tolist(), self.recipe, self.seed, self.device)
+        lesson = Lesson(self._seen(x), tasks, y.tolist(), self.recipe, self.seed, self.device)
         self.model = learn(old, lesson, lambda epoch: None)
         self._answering = self.model.placed(self.device)
         return self
 
+    def _seen(self, x: FloatArray) -> FloatArray:
+        shape = self.recipe.image_shape
+        return x if shape is None else ImageFront(shape)(x)
+
     def _ask(self, x: FloatArray, question: Callable[[Posterior], Tensor]) -> FloatArray:
-        rows = torch.from_numpy(np.array(x, dtype=np.float64))
+        rows = torch.from_numpy(np.array(self._seen(x), dtype=np.float64))
         parts = [question(self._answering.posterior(rows[part])) for part in chunks_of(len(rows))]
         return torch.cat(parts).numpy()
+
+
+class OnImages(Ours):
+    """Behind the fixed front, for rows that are square images."""
+
+    def partial_fit(self, x: FloatArray, y: Array, task: str) -> Self:
+        """One update of the model."""
+        side = math.isqrt(x.shape[1])
+        self.recipe = self.recipe.with_overrides(image_shape=(side, side))
+        return super().partial_fit(x, y, task)
 
 
 class Oracle(Ours):
@@ -147,6 +163,11 @@ def default(**settings: Any) -> Ours:
 def paper(**settings: Any) -> Ours:
     """The recipe of the paper."""
     return Ours("paper", **settings)
+
+
+def on_images(**settings: Any) -> OnImages:
+    """The default recipe behind the fixed front for images."""
+    return OnImages("default", **settings)
 
 
 def oracle(**settings: Any) -> Oracle:

@@ -14,7 +14,7 @@ ORIENTATIONS, SECOND = 8, 4
 """Orientations of the first filters, and of those that look at what the first ones saw."""
 
 GRID, COARSE = 7, 4
-"""Places, along a side, at which the responses of the first and the second filters are averaged."""
+"""Places along a side, at most, where the first and the second filters' answers are averaged."""
 
 WIDTH, FREQUENCY, REACH = 1.6, 1.8, 3
 """Standard deviation, radians a pixel and half the size of a filter."""
@@ -33,7 +33,7 @@ class ImageFront:
         u_j  = |x * psi_j|,  v_j = |half(x) * psi_j|,  w_jk = |half(u_j) * psi_k|
         f(x) = sqrt( average of x, u_j, v_j on 7 x 7 places, of w_jk on 4 x 4 )
 
-    with psi_j a complex Gabor wavelet of zero mean in orientation j, and half() an average over
+    (at most; places stand at least 2 and 4 pixels apart) with psi_j a complex Gabor wavelet of zero mean in orientation j, and half() an average over
     2 x 2 pixels: the first two layers of a scattering transform. Multiplying the image by a number
     multiplies f by its root, so that the unit of the pixels does not matter. Filters look at the
     mean of the channels; the averages of x are of each channel.
@@ -57,7 +57,14 @@ class ImageFront:
     def features(self) -> int:
         """Numbers of what comes out."""
         channels = self.shape[2] if len(self.shape) == 3 else 1
-        return (channels + 2 * ORIENTATIONS) * GRID**2 + ORIENTATIONS * SECOND * COARSE**2
+        first, second = self.places
+        return (channels + 2 * ORIENTATIONS) * first**2 + ORIENTATIONS * SECOND * second**2
+
+    @property
+    def places(self) -> tuple[int, int]:
+        """Places along a side for the first and for the second filters."""
+        side = min(self.shape[:2])
+        return min(GRID, side // 2), min(COARSE, side // 4)
 
     def __call__(self, x: NDArray[np.generic]) -> NDArray[np.float32]:
         """The features of flattened images, rows by pixels."""
@@ -74,8 +81,9 @@ class ImageFront:
         first, first_half = _seen(light, ORIENTATIONS), _seen(_half(light), ORIENTATIONS)
         deeper = _half(first).flatten(0, 1)[:, None]
         second = _seen(deeper, SECOND).reshape(len(rows), -1, *deeper.shape[2:])
-        parts = [adaptive_avg_pool2d(part, GRID) for part in (image, first, first_half)]
-        parts.append(adaptive_avg_pool2d(second, COARSE))
+        fine, coarse = self.places
+        parts = [adaptive_avg_pool2d(part, fine) for part in (image, first, first_half)]
+        parts.append(adaptive_avg_pool2d(second, coarse))
         return torch.cat([part.flatten(1) for part in parts], dim=1).sqrt()
 
 
