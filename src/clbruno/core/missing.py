@@ -62,12 +62,12 @@ def observe(model: Model, x: Tensor) -> Observed:
         ladj = model.scaler.taken(at).ladj(x[rows][:, at].double())
         if not len(at):
             value[rows] = 0.0
+        elif len(at) == x.shape[1]:
+            value[rows] = model.log_likelihood(x[rows])
         elif exact is not None:
             # Cells of one task may share a law.
             marginal = {id(law): law.marginal(at).log_prob(scaled[rows][:, at]) for law in exact}
             value[rows] = torch.stack([marginal[id(law)] for law in exact], dim=1) + ladj[:, None]
-        elif len(at) == x.shape[1]:
-            value[rows] = model.log_likelihood(x[rows])
         else:
             assert fitted is not None
             for cell, seen in enumerate(fitted):
