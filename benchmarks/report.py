@@ -10,6 +10,7 @@ from typing import Any
 
 from benchmarks import relations
 from benchmarks.methods import METHODS
+from benchmarks.speed import table as speed
 
 HERE = Path(__file__).resolve().parent
 README = HERE / "README.md"
@@ -170,17 +171,20 @@ def write(folder: Path, target: Path = README) -> None:
 
     records = load(folder)
     pictures = curves.draw(records, target.parent / "pictures")
-    target.write_text(render(records, pictures), encoding="utf-8")
+    page = render(records, pictures, speed.section(folder / "speed"))
+    target.write_text(page, encoding="utf-8")
 
 
 def load(folder: Path) -> list[Record]:
     """Every record, without the quick and the made-up ones."""
-    paths = sorted(folder.glob("*/*.json"))
+    paths = sorted(path for path in folder.glob("*/*.json") if path.parent.name != "speed")
     records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     return [record for record in records if not record["quick"] and not record["made_data"]]
 
 
-def render(records: list[Record], pictures: dict[str, list[tuple[str, str]]]) -> str:
+def render(
+    records: list[Record], pictures: dict[str, list[tuple[str, str]]], of_speed: str = ""
+) -> str:
     """The whole page."""
     parts = [INTRO]
     for name, table in TABLES.items():
@@ -193,7 +197,7 @@ def render(records: list[Record], pictures: dict[str, list[tuple[str, str]]]) ->
             parts.append(section(table, rows, PUBLISHED.get(name, {}), pictures.get(name, [])))
         elif table.open:
             parts.append(f"## {table.title}\n\n{table.text}\n\n**Open.** {table.open}\n")
-    return "\n".join(parts)
+    return "\n".join([*parts, of_speed] if of_speed else parts)
 
 
 def section(

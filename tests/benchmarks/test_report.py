@@ -89,7 +89,8 @@ def test__readme__committed__is_what_the_json_gives() -> None:
         names[section.splitlines()[0]]: re.findall(r"!\[(.*?)\]\(pictures/(.*?)\)", section)
         for section in page.split("\n## ")[1:]
     }
-    assert report.render(records, by_name) == page
+    of_speed = report.speed.section(runner.RESULTS / "speed")
+    assert report.render(records, by_name, of_speed) == page
 
 
 def test__strangers__changed_figure__is_found() -> None:
