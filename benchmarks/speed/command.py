@@ -65,6 +65,7 @@ def main(arguments: Sequence[str]) -> int:
             "versions": machine.versions(),
             "hardware": machine.hardware("cpu"),
             "command": f"python -m benchmarks speed --only {name} --threads {asked.threads}"
+            + f" --repeats {asked.repeats}"
             + (" --data DIR" if asked.data else ""),
         }
         text = json.dumps(record, indent=1) + "\n"
