@@ -177,7 +177,7 @@ def write(folder: Path, target: Path = README) -> None:
 
 def load(folder: Path) -> list[Record]:
     """Every record, without the quick and the made-up ones."""
-    paths = sorted(path for path in folder.glob("*/*.json") if path.parent.name != "speed")
+    paths = sorted(path for path in folder.glob("*/*.json") if path.parent.name in TABLES)
     records = [json.loads(path.read_text(encoding="utf-8")) for path in paths]
     return [record for record in records if not record["quick"] and not record["made_data"]]
 
