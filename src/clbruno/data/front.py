@@ -33,10 +33,11 @@ class ImageFront:
         u_j  = |x * psi_j|,  v_j = |half(x) * psi_j|,  w_jk = |half(u_j) * psi_k|
         f(x) = sqrt( average of x, u_j, v_j on 7 x 7 places, of w_jk on 4 x 4 )
 
-    (at most; places stand at least 2 and 4 pixels apart) with psi_j a complex Gabor wavelet of zero mean in orientation j, and half() an average over
-    2 x 2 pixels: the first two layers of a scattering transform. Multiplying the image by a number
-    multiplies f by its root, so that the unit of the pixels does not matter. Filters look at the
-    mean of the channels; the averages of x are of each channel.
+    with psi_j a complex Gabor wavelet of zero mean in orientation j, and half() an average over
+    2 x 2 pixels: the first two layers of a scattering transform. Places stand at least 2 and 4
+    pixels apart, so small images have fewer. Multiplying the image by a number multiplies f by its
+    root: the unit of the pixels does not matter. Filters look at the mean of the channels; the
+    averages of x are of each channel.
 
     Attributes:
         shape: (height, width) or (height, width, channels) of an image.
