@@ -23,7 +23,9 @@ class Recipe:
             conjugate law per (task, class).
         dof: degrees of freedom of the task latent's Student-t option; inf is the Gaussian.
         strength: v0, samples that the pooled covariance is worth to a class; None is 0.3 D.
-        ridge: share of the unit covariance in every class's; None chooses it by leave-one-out.
+        ridge: share of the unit covariance in every class's; None chooses it by leave-one-out
+            while all classes keep full covariances, and is the weakest, 0.01, or what was chosen
+            before, once they do not.
         blur: the filter on a class's own covariance, as a multiple of the ridge: directions in
             which the classes vary less than that keep the pooled covariance; 0 for no filter.
         kappa: samples that a task's mean is worth to a class.

@@ -165,6 +165,11 @@ class ClassLatent:
 
     full = True
 
+    @property
+    def whole(self) -> bool:
+        """Whether every cell keeps its full scatter."""
+        return all(isinstance(seen, Moments) for seen in self.moments)
+
     @cached_property
     def pooled(self) -> Tensor:
         """P = (sum_k S_k + unit I) / (sum_k (n_k - 1) + unit), shape `(D, D)`."""

@@ -179,7 +179,7 @@ def _model(
         calibration=Calibration.empty() if old is None else old.calibration,
         seed=lesson.seed,
     )
-    if isinstance(model.latent, ClassLatent) and not recipe.frozen:
+    if isinstance(model.latent, ClassLatent) and model.latent.whole and not recipe.frozen:
         rows = batch if epochs == 0 else held
         at = rows_to_leave_out(rows, model.latent, increment.rng)
         x, cell = rows.take(at)
@@ -253,7 +253,7 @@ def _empty_latent(recipe: Recipe, dim: int) -> TaskLatent | ClassLatent:
         task_of_cell=(),
         strength=STRENGTH * dim if recipe.strength is None else recipe.strength,
         kappa=recipe.kappa,
-        ridge=RIDGES[len(RIDGES) // 2] if recipe.ridge is None else recipe.ridge,
+        ridge=RIDGES[-1] if recipe.ridge is None else recipe.ridge,
         blur=recipe.blur,
         memory=recipe.memory,
     )

@@ -44,7 +44,8 @@ def chosen(model: Model, latent: ClassLatent, rows: LeftOut, group: Group = ALON
     """The model with the ridge and the temperature of the lowest leave-one-out log-loss.
 
     The log-losses of all updates are added up, so that the choice is about all classes and not
-    about the newest ones alone.
+    about the newest ones alone. Thin cells cannot be asked: a row cannot be taken out of directions
+    that are not kept, and so strong ridges would seem better than they are.
     """
     ridges = RIDGES if model.recipe.ridge is None else (model.recipe.ridge,)
     curve = model.curve
