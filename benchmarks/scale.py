@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 import torch
 import torch.distributed as dist
-from scipy.optimize import nnls
+from scipy.optimize import lsq_linear
 
 from benchmarks import machine
 from benchmarks.runner import RESULTS
@@ -96,6 +96,7 @@ def learning(size: Size) -> dict[str, float]:
         "number": n * d,
         "scatter": n * d**2,
         "class": k,
+        "entry left out": scored * d,
         "row left out": scored * d**2,
         "temperature": scored * len(TEMPERATURES),
         "link": size.scored * k * len(calibration.TEMPERATURES) * len(calibration.TAILS),
@@ -183,7 +184,8 @@ def fitted(terms: list[dict[str, float]], taken: list[float]) -> dict[str, float
     matrix = np.array([[each[name] for name in names] for each in terms])
     weights = 1 / np.array(taken)
     scale = (matrix * weights[:, None]).max(0)
-    found, _ = nnls(matrix * weights[:, None] / scale, np.ones(len(taken)))
+    weighted = matrix * weights[:, None] / scale
+    found = lsq_linear(weighted, np.ones(len(taken)), bounds=(0, np.inf)).x
     return dict(zip(names, (found / scale).tolist(), strict=True))
 
 
@@ -201,18 +203,22 @@ def costs(small: Sequence[Size], large: Sequence[Size], repeats: int) -> Record:
     """Fit the constants at small sizes and compare at large ones."""
     measure(small[0], 1)  # the first call loads what torch loads late
     seen = [measure(size, repeats) for size in small]
+    return checked(seen, [measure(size, repeats) for size in large])
+
+
+def checked(seen: list[Record], rows: list[Record]) -> Record:
+    """The constants that the first measurements ask for, and what they say of the second."""
+    small = [Size(row["n"], row["d"], row["k"]) for row in seen]
     answer = fitted([answering(asked(size)) for size in small], [row["answer_s"] for row in seen])
     held = [predicted(answering(held_back(size)), answer) for size in small]
     taken = [row["learn_s"] - known for row, known in zip(seen, held, strict=True)]
     learn = fitted([learning(size) for size in small], taken)
-    rows = []
-    for size in large:
-        row = measure(size, repeats)
+    for row in rows:
+        size = Size(row["n"], row["d"], row["k"])
         known = predicted(answering(held_back(size)), answer)
         row["learn_predicted_s"] = known + predicted(learning(size), learn)
         row["answer_predicted_s"] = predicted(answering(asked(size)), answer)
         row["file_predicted_bytes"] = file_bytes(size)
-        rows.append(row)
     constants = {"learning": learn, "answering": answer}
     return {"constants_s": constants, "calibration": seen, "check": rows}
 
