@@ -410,7 +410,8 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         if stream is not None:
             return self._learn_stream(old, stream, group)
         owner, empty = type(self).__name__, not group.alone
-        table = read_table(self._rows(X), owner, may_be_empty=empty)
+        rows = as_rows(X, self._recipe().image_shape)
+        table = read_table(rows, owner, may_be_empty=empty)
         labels = read_labels(y, len(table.x))
         return self._learn_block(old, Block(table, labels, read_tasks(task, len(table.x))), group)
 
@@ -496,17 +497,14 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _input(self, X: Any) -> NDArray[Any]:
         check_is_fitted(self, "model_")
         owner = type(self).__name__
-        table = read_table(self._rows(X), owner, missing=self._may_miss())
+        rows = as_rows(X, self.model_.recipe.image_shape)
+        table = read_table(rows, owner, missing=self._may_miss())
         if self._may_miss():
             table = with_missing(table, self._names())
         x = match_features(table, self._names(), self.n_features_in_, owner)
         if self._may_miss():
             self._name_missing_columns(x)
         return x
-
-    def _rows(self, X: Any) -> Any:
-        shape = self._recipe().image_shape
-        return X if shape is None else as_rows(X, shape)
 
     def _seen(self, x: NDArray[Any], settings: Recipe) -> NDArray[Any]:
         """The rows as the model sees them: through the front for images, if there is one."""

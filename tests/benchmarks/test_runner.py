@@ -48,7 +48,7 @@ def test__scatter__generated_rows__lie_among_the_test_rows_of_their_class() -> N
                 np.array([row[:2] for row in group[kind] if row[2] == code])
                 for kind in ("test", "generated")
             )
-            assert np.abs(made.mean(axis=0) - test.mean(axis=0)).max() < 1
+            assert np.abs(made.mean(axis=0) - test.mean(axis=0)).max() < 1.5
 
 
 def test__by_response__groups__average_to_the_heat_map() -> None:

@@ -240,7 +240,7 @@ def test__every_command__model_that_is_none__is_a_clean_error(
         (("predict", "m.clb", "wide.npz"), "5 features"),
         (("predict", "m.clb", "good.npz", "--ignore", "g5"), "good.npz: there is no column 'g5'"),
         (("predict", "m.clb", "good.h5ad", "--ignore", "g5"), "good.h5ad: there is no column 'g5'"),
-        (("predict", "m.clb", "good.csv", "--task", "Oslo"), "unknown task 'Oslo'"),
+        (("predict", "m.clb", "good.npz", "--task", "Oslo"), "unknown task 'Oslo'"),
         (("predict", "m.clb", "good.csv", "--id", "none"), "no column 'none'"),
         (("predict", "m.clb", "good.csv", "-o", "out.doc"), "unknown output format"),
         (("predict", "m.clb", "good.csv", "-o", "none/out.csv"), "there is no folder"),

@@ -609,7 +609,7 @@ def test__predict__on_a_terminal__is_a_table_with_progress(world: Any, tmp_path:
     text = on_a_terminal("predict", world.model, tmp_path / "long.csv", "--id", "patient")
     assert "task_probability" in text
     assert "359,980 more rows" in text
-    assert "predicting" in text
+    assert "reading" in text
 
 
 @pytest.mark.parametrize("couplings", [0, 1])

@@ -1,6 +1,8 @@
 """Small data, all answers of a model at once, and models that have lived."""
 
+import copy
 from collections.abc import Callable
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -27,6 +29,27 @@ def make_blobs(
     rng = np.random.default_rng(seed)
     x = np.vstack([rng.normal(mean, 1, (n, dim)) for mean in means])
     return x, np.repeat([f"class {at}" for at in range(classes)], n)
+
+
+def linked(model: CLBrunoClassifier, **changes: float) -> CLBrunoClassifier:
+    """A copy of the model that answers with another link."""
+    other = copy.copy(model)
+    calibration = model.model_.calibration
+    link = replace(calibration.link, **changes)
+    other.model_ = replace(model.model_, calibration=replace(calibration, link=link))
+    return other
+
+
+@pytest.fixture
+def unbent() -> Callable[[CLBrunoClassifier], CLBrunoClassifier]:
+    """The model without the bend of its confidence in p(y | x)."""
+    return lambda model: linked(model, slope=1.0, offset=0.0)
+
+
+@pytest.fixture
+def by_bayes() -> Callable[[CLBrunoClassifier], CLBrunoClassifier]:
+    """The model that answers by Bayes' rule alone, whatever held-back rows taught it."""
+    return lambda model: linked(model, slope=1.0, offset=0.0, temperature=1.0, tail=np.inf)
 
 
 def make_answers(model: CLBrunoClassifier, x: Any) -> Answers:

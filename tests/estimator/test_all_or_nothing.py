@@ -202,7 +202,9 @@ def test__teacher__after_training__is_bit_identical(
     assert dict(tensors_of(old)) == tensors
     same(answers(trained, batch["X"]), said)
     flow = dict(tensors_of(student.model_.flow))
-    assert any(flow[name] != value for name, value in tensors_of(old.flow))
+    assert student.model_.log[-1].epochs == 0 or any(
+        flow[name] != value for name, value in tensors_of(old.flow)
+    )
 
 
 def test__update__flow_of_the_old_model__shares_no_memory_with_the_new(

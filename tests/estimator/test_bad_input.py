@@ -302,6 +302,8 @@ SETTINGS: list[tuple[str, Any, str]] = [
     *(("strength", value, "strength must be") for value in (0, -1.0, np.inf, np.nan)),
     *(("ridge", value, "ridge must be") for value in (0, 1, -0.1, np.nan)),
     *(("kappa", value, "kappa must be a number over 0") for value in (0, -1, np.inf)),
+    *(("blur", value, "blur must be a number from 0") for value in (-1, np.inf)),
+    *(("image_shape", value, "image_shape must be None") for value in (28, (28,), (4, 4))),
     *(("memory", value, "memory must be a whole number") for value in (0, 1.0)),
     *(("alpha_1", value, "alpha_1 must be a number from 0") for value in (-0.1, np.inf, "1")),
     *(("alpha_2", value, "alpha_2 must be a number from 0") for value in (-0.1, np.nan)),

@@ -94,8 +94,9 @@ def test__grown__shapes_sums_and_choices__agree_with_each_other(
 
 
 def test__grown__label_is_the_mixture_over_tasks__equation_12(
-    grown: CLBrunoClassifier, rows: NDArray[np.float64]
+    grown: CLBrunoClassifier, rows: NDArray[np.float64], unbent: Any
 ) -> None:
+    grown = unbent(grown)
     task = grown.predict_task_proba(rows)
 
     mixture = sum(

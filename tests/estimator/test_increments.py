@@ -70,9 +70,9 @@ def test__all_increments__counts__are_those_of_the_rows(
 
 
 def test__all_increments__answers__sum_to_one_and_follow_equation_12(
-    all_mixed: tuple[str, CLBrunoClassifier], batches: dict[str, Batch]
+    all_mixed: tuple[str, CLBrunoClassifier], batches: dict[str, Batch], unbent: Any
 ) -> None:
-    _, model = all_mixed
+    model = unbent(all_mixed[1])
     x = np.vstack([x for x, _, _ in batches.values()])
 
     label, task = model.predict_proba(x), model.predict_task_proba(x)
@@ -134,14 +134,15 @@ def test__more_samples__of_a_known_class__move_its_law(blobs: Any) -> None:
 
     model.partial_fit(far, y[:40])
 
-    assert model.predict_proba(far)[:, 0].mean() > max(before, 0.99)
+    assert model.predict_proba(far)[:, 0].mean() > max(before, 0.95)
 
 
-def test__no_task__is_one_task_of_its_own(blobs: Any) -> None:
+def test__no_task__is_one_task_of_its_own(blobs: Any, unbent: Any) -> None:
     x, y = blobs(3, 30, 4)
     model = CLBrunoClassifier(random_state=0).partial_fit(x[:60], y[:60])
     model.partial_fit(x[60:], y[60:], task=None)
 
+    model = unbent(model)
     assert model.tasks_.tolist() == ["default"]
     assert np.array_equal(model.predict_proba(x, task="default"), model.predict_proba(x))
     assert (model.predict_task_proba(x) == 1).all()

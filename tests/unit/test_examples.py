@@ -55,6 +55,7 @@ def block(language: str, containing: str) -> str:
 
 def test__examples__all__are_named_by_a_test_and_short() -> None:
     tests = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("*.py"))
+    tests += README  # whose commands the tests run
     files = {path.name: path.read_text(encoding="utf-8") for path in EXAMPLES.glob("*.py")}
 
     assert [name for name in files if name.removesuffix(".py") not in tests] == []

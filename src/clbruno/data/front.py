@@ -118,8 +118,8 @@ def _wavelets(orientations: int) -> Tensor:
     return torch.stack(parts)[:, None].float()
 
 
-def as_rows(x: object, shape: tuple[int, ...]) -> object:
+def as_rows(x: object, shape: tuple[int, ...] | None) -> object:
     """Images in an array of their shape as flattened rows; anything else as it is."""
-    if isinstance(x, np.ndarray) and x.shape[1:] == shape and len(shape) > 1:
+    if isinstance(x, np.ndarray) and x.shape[1:] == shape:
         return x.reshape(len(x), -1)
     return x
