@@ -16,6 +16,7 @@ DRIFTED = 4
 STOPPED = 130
 _UNFORESEEN = 1
 _DEBUG = "clbruno.debug"
+_STOPPED = "Stopped. What was there before is unchanged."
 
 
 def debug_option(command: Any) -> Any:
@@ -32,6 +33,18 @@ def debug_option(command: Any) -> Any:
 class Program(click.Group):
     """A group of commands whose errors end in one line and an exit code."""
 
+    def main(self, *args: Any, **settings: Any) -> Any:
+        """Run the program; Ctrl-C ends it in one line, also before a command has begun."""
+        try:
+            code = super().main(*args, **{**settings, "standalone_mode": False})
+        except click.ClickException as error:
+            error.show()
+            sys.exit(error.exit_code)
+        except (click.Abort, KeyboardInterrupt):
+            click.echo(_STOPPED, err=True)
+            sys.exit(STOPPED)
+        sys.exit(code if isinstance(code, int) else 0)
+
     def invoke(self, ctx: click.Context) -> Any:
         """Run the command that was asked for."""
         with warnings.catch_warnings():
@@ -43,7 +56,7 @@ class Program(click.Group):
             except (click.ClickException, click.exceptions.Exit, click.Abort):
                 raise
             except KeyboardInterrupt:
-                click.echo("Stopped. What was there before is unchanged.", err=True)
+                click.echo(_STOPPED, err=True)
                 ctx.exit(STOPPED)
             except BrokenPipeError:
                 # Whoever read our output has seen enough. Python would complain once more when
