@@ -219,7 +219,11 @@ class ClassLatent:
         if isinstance(seen, Thin):
             factor = self.filter @ seen.factor
             return factor @ factor.mT
-        return self.filter @ (seen.scatter - seen.count * self.pooled) @ self.filter
+        return self._through(seen.scatter - seen.count * self.pooled)
+
+    def _through(self, scatter: Tensor) -> Tensor:
+        """F scatter F."""
+        return self.filter @ scatter @ self.filter
 
     def law(self, cell: int) -> NormalInverseWishart:
         """The law of a cell given what was seen of it."""
@@ -240,7 +244,7 @@ class ClassLatent:
         dim = len(self.within)
         own = law.dof - dim - 1
         common = own * self.pooled
-        scale = common + self.filter @ (law.scale - common) @ self.filter
+        scale = common + self._through(law.scale - common)
         unit = own * torch.eye(dim, dtype=torch.float64)
         return replace(law, scale=(1 - self.ridge) * scale + self.ridge * unit)
 
