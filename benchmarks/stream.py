@@ -51,31 +51,29 @@ class Stream:
 
 
 def split_stratified(
-    strata: Array, seed: int, train_share: float = 0.8
+    strata: Array, seed: int, test_share: float = 0.2
 ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Indices (train, test): of each stratum of size n, floor(share * n) rows train, at random."""
+    """Indices (train, test): of each stratum of size n, round(share * n) rows test, at random."""
     rng = np.random.default_rng(seed)
     train, test = [], []
     for stratum in np.unique(strata):
         rows = rng.permutation(np.flatnonzero(strata == stratum))
-        cut = int(train_share * len(rows))
-        train.append(rows[:cut])
-        test.append(rows[cut:])
+        cut = round(test_share * len(rows))
+        test.append(rows[:cut])
+        train.append(rows[cut:])
     return np.sort(np.concatenate(train)), np.sort(np.concatenate(test))
 
 
 def validation_stream(stream: Stream, seed: int, share: float = 0.1) -> Stream:
     """Split every training batch in two; the held-out part becomes the test set of its step.
 
-    At least one row of each class trains; the real test sets do not appear in the result.
+    Most rows of each class train; the real test sets do not appear in the result.
     """
     steps, tests = [], []
     for number, step in enumerate(stream.steps):
-        train, held = split_stratified(step.y, seed * 1000 + number, 1.0 - share)
-        lost = np.setdiff1d(step.y, step.y[train])
-        back = held[np.isin(step.y[held], lost)]
-        steps.append(step.rows(np.sort(np.concatenate([train, back]))))
-        tests.append(step.rows(np.setdiff1d(held, back)))
+        train, held = split_stratified(step.y, seed * 1000 + number, share)
+        steps.append(step.rows(train))
+        tests.append(step.rows(held))
     return replace(stream, steps=tuple(steps), tests=tuple(tests))
 
 

@@ -83,10 +83,10 @@ def test__ici__made_data__tasks_by_count_without_the_unnamed() -> None:
     assert np.isclose(rows[:, :8], expected, atol=1e-5).all(axis=1).any()
 
 
-def test__split__each_stratum__floor_of_the_share_trains() -> None:
+def test__split__each_stratum__rounded_share_is_the_test() -> None:
     strata = np.repeat(["a", "b", "c"], [10, 7, 1])
     train, test = split_stratified(strata, 0)
-    assert np.unique(strata[train], return_counts=True)[1].tolist() == [8, 5]
+    assert np.unique(strata[train], return_counts=True)[1].tolist() == [8, 6, 1]
     assert sorted([*train, *test]) == list(range(18))
 
 
