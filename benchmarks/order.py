@@ -22,7 +22,7 @@ RESULT = Path(__file__).with_name("order.json")
 SETTINGS: dict[str, dict[str, Any]] = {
     "default recipe, frozen after the first batch": {"frozen": True},
     "default recipe": {},
-    "default recipe, six couplings": {"couplings": 6},
+    "default recipe, no couplings": {"couplings": 0},
     "paper's recipe": {"recipe": "paper"},
 }
 

@@ -172,7 +172,7 @@ def seconds(action: Callable[[], object], repeats: int) -> float:
 def measure(size: Size, repeats: int) -> Record:
     """Learning, answering and saving at one size."""
     x, y = made(size)
-    model = CLBrunoClassifier(random_state=0)
+    model = CLBrunoClassifier(random_state=0, couplings=0)
     learn = seconds(lambda: model.fit(x, y), repeats)
     part = x[:4000]
     model.predict_proba(part)
@@ -262,7 +262,7 @@ def messages(sizes: Sequence[Size]) -> list[Record]:
         try:
             for size in sizes:
                 sent[:] = [0, 0]
-                CLBrunoClassifier(random_state=0).fit(*made(size))
+                CLBrunoClassifier(random_state=0, couplings=0).fit(*made(size))
                 facts = {"messages": sent[0], "bytes": sent[1]}
                 rows.append({**vars(size), **facts, "predicted_bytes": message_bytes(size)})
         finally:
@@ -276,7 +276,7 @@ def streamed(rows: int) -> Record:
     size = Size(PIECE, FEATURES, CLASSES)
     pieces = (made(size, seed) for seed in range(rows // PIECE))
     began = time.process_time()
-    model = CLBrunoClassifier(random_state=0).partial_fit(Stream(pieces))
+    model = CLBrunoClassifier(random_state=0, couplings=0).partial_fit(Stream(pieces))
     assert int(model.class_count_.sum()) == rows
     peak = machine.peak_mib_of_process()
     taken = time.process_time() - began

@@ -22,16 +22,18 @@ class Recipe:
         latent: `"task"`, the paper's exchangeable Gaussian per task, or `"class"`, the
             conjugate law per (task, class).
         dof: degrees of freedom of the task latent's Student-t option; inf is the Gaussian.
-        strength: v0, samples that the pooled covariance is worth to a class; None is 0.3 D.
+        strength: v0, samples that the pooled covariance is worth to a class; None is 0.5 D.
         ridge: share of the unit covariance in every class's; None chooses it by leave-one-out
-            while all classes keep full covariances, and is the weakest, 0.01, or what was chosen
-            before, once they do not.
+            while all classes keep full covariances, and is 0.02, or what was chosen before, once
+            they do not.
         blur: the filter on a class's own covariance, as a multiple of the ridge: directions in
             which the classes vary less than that keep the pooled covariance; 0 for no filter.
         kappa: samples that a task's mean is worth to a class.
         memory: most numbers that all classes' covariances may take together.
+        jitter: standard deviation, in scaled units, of the noise that is added to the rows on
+            which the flow is trained; the statistics are those of the rows themselves.
         alpha_1: weight of the likelihood of pseudo-data.
-        alpha_2: weight of the functional regulariser.
+        alpha_2: weight of the functional regulariser; 0 leaves it out.
         replay: N', pseudo-samples per step.
         replay_per_task: draw N' for every task, as the paper does, not for all together.
         batch_size: rows of new data per step.
@@ -61,6 +63,7 @@ class Recipe:
     blur: float
     kappa: float
     memory: int
+    jitter: float
     alpha_1: float
     alpha_2: float
     replay: int
@@ -149,6 +152,7 @@ _BOUNDS: dict[str, tuple[str, Callable[[Any], bool]]] = {
     "blur": _real(0, closed=True),
     "kappa": _real(0),
     "memory": _whole(1),
+    "jitter": _real(0, closed=True),
     "alpha_1": _real(0, closed=True),
     "alpha_2": _real(0, closed=True),
     "replay": _whole(0),
@@ -182,6 +186,7 @@ RECIPES = {
         blur=5.0,
         kappa=0.01,
         memory=2_000_000,
+        jitter=0.0,
         alpha_1=1.0,
         alpha_2=1.0,
         replay=128,
@@ -199,8 +204,8 @@ RECIPES = {
     ),
     "default": Recipe(
         name="default",
-        couplings=0,
-        hidden=256,
+        couplings=2,
+        hidden=64,
         context_dim=0,
         whiten=False,
         latent="class",
@@ -210,13 +215,14 @@ RECIPES = {
         blur=5.0,
         kappa=0.01,
         memory=2_000_000,
-        alpha_1=1.0,
-        alpha_2=1.0,
-        replay=128,
+        jitter=0.1,
+        alpha_1=2.0,
+        alpha_2=0.0,
+        replay=256,
         replay_per_task=False,
         batch_size=128,
         learning_rate=1e-3,
-        max_epochs=30,
+        max_epochs=20,
         patience=3,
         validation_share=0.1,
         frozen=False,

@@ -100,6 +100,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         blur: float | None = None,
         kappa: float | None = None,
         memory: int | None = None,
+        jitter: float | None = None,
         alpha_1: float | None = None,
         alpha_2: float | None = None,
         replay: int | None = None,
@@ -131,6 +132,7 @@ class CLBrunoClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         self.blur = blur
         self.kappa = kappa
         self.memory = memory
+        self.jitter = jitter
         self.alpha_1 = alpha_1
         self.alpha_2 = alpha_2
         self.replay = replay

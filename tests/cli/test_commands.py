@@ -507,10 +507,10 @@ def test__forget__what_was_asked__is_gone_and_the_rest_is_named(
 @pytest.mark.parametrize(
     ("settings", "named"),
     [
-        ({}, set()),
-        ({"memory": 20}, {"kept in thin form"}),
-        ({"couplings": 1, "hidden": 4, "max_epochs": 1}, {"weights of the flow"}),
-        ({"whiten": True}, {"weights of the flow"}),
+        ({}, {"weights of the flow"}),
+        ({"couplings": 0}, set()),
+        ({"couplings": 0, "memory": 20}, {"kept in thin form"}),
+        ({"couplings": 0, "whiten": True}, {"weights of the flow"}),
         (
             {"recipe": "paper", "couplings": 1, "hidden": 4, "context_dim": 2, "max_epochs": 1},
             {"weights of the flow", "one sum for all labels"},

@@ -12,12 +12,11 @@ import torch.distributed as dist
 
 from clbruno import CLBrunoClassifier, InputError
 from clbruno.config import recipe
-from clbruno.core.conjugate import NormalInverseWishart
 from clbruno.core.latent import ExchangeableGaussian
 from clbruno.learn import engine, problem
 from clbruno.learn.distributed import Group
 from clbruno.learn.engine import Lesson
-from clbruno.learn.laws import Laws, LawsByGroup, StackedLaws
+from clbruno.learn.laws import StackedLaws
 from clbruno.learn.student import Student
 
 SHARES = {1: [1.0], 2: [0.7, 0.3], 3: [0.5, 0.0, 0.5], 4: [0.1, 0.0, 0.65, 0.25]}
@@ -25,7 +24,7 @@ SHARES = {1: [1.0], 2: [0.7, 0.3], 3: [0.5, 0.0, 0.5], 4: [0.1, 0.0, 0.65, 0.25]
 
 SMALL = {"hidden": 8, "batch_size": 80, "replay": 10, "max_epochs": 1}
 RECIPES: dict[str, dict[str, Any]] = {
-    "default": {},
+    "closed form": {"couplings": 0},
     "couplings": {"couplings": 2, **SMALL},
     "whitened": {"couplings": 2, "whiten": True, **SMALL},
     "paper": {"recipe": "paper", "couplings": 2, "context_dim": 4, **SMALL},
@@ -141,7 +140,7 @@ def _lesson(x: Any, y: Any, task: str, numbers: Any, group: Group) -> Lesson:
     return Lesson(x[here], [task] * len(labels), labels, numbers, 3, torch.device("cpu"), group)
 
 
-def sequence(kind: str, n: int, dim: int) -> tuple[float, Any]:
+def sequence(n: int, dim: int) -> tuple[float, Any]:
     """The joint likelihood of two sequences of which no rank has all, and its gradient."""
     group = Group.current()
     generator = torch.Generator().manual_seed(0)
@@ -150,14 +149,8 @@ def sequence(kind: str, n: int, dim: int) -> tuple[float, Any]:
     owner = torch.arange(n) % 2 * 2  # sequences 0 and 2: nothing of 1 is there
     here = mine(group, n)
     rho = torch.full((dim,), 0.3, dtype=torch.float64, requires_grad=True)
-    laws: Laws
-    if kind == "task":
-        same = [ExchangeableGaussian.prior(rho + 0.5, rho)] * 3
-        laws = StackedLaws(ExchangeableGaussian.stack(same), group)
-    else:
-        eye = torch.eye(dim, dtype=torch.float64)
-        law = NormalInverseWishart(eye[0], 0.5, dim + 3.0, (1 + rho) * eye)
-        laws = LawsByGroup(dict.fromkeys(range(3), law), group)
+    same = [ExchangeableGaussian.prior(rho + 0.5, rho)] * 3
+    laws = StackedLaws(ExchangeableGaussian.stack(same), group)
     loss = laws.nll(torch.tanh(x[here] @ weight), owner[here])
     loss.backward()
     grads = [group.sum(grad) for grad in (weight.grad, rho.grad) if grad is not None]
@@ -203,7 +196,7 @@ def refused(which: str) -> str:
 def left_alone(at: int) -> str:
     """Train until one rank is killed at its n-th reduction; the message that the other gets."""
     group = Group.current()
-    model = updates(RECIPES["default"])
+    model = updates(RECIPES["closed form"])
     before = model.predict_proba(cohort(3, 20, 5)[0])
     if group.rank == 1:
         _kill_at(at)

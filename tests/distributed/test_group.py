@@ -16,15 +16,13 @@ STATISTICS = ("count", "mean", "scatter", "center", "scale")
 
 
 @pytest.mark.parametrize("size", [2, 4])
-@pytest.mark.parametrize(
-    ("kind", "n", "dim"), [("task", 40, 3), ("class", 60, 3), ("class", 12, 9)]
-)
+@pytest.mark.parametrize(("n", "dim"), [(40, 3), (12, 9)])
 def test__nll__rows_on_several_ranks__value_and_gradient_of_one(
-    ranks: Any, size: int, kind: str, n: int, dim: int
+    ranks: Any, size: int, n: int, dim: int
 ) -> None:
-    value, gradient = scenarios.sequence(kind, n, dim)
+    value, gradient = scenarios.sequence(n, dim)
 
-    for found, of_rank in ranks(size, "sequence", kind, n, dim):
+    for found, of_rank in ranks(size, "sequence", n, dim):
         assert found == pytest.approx(value, rel=1e-12)
         np.testing.assert_allclose(of_rank, gradient, rtol=0, atol=1e-9)
 
@@ -68,11 +66,11 @@ def test__gradients_of_shards_averaged__are_wrong() -> None:
 def test__updates__closed_form__statistics_to_the_last_bit_for_any_number_of_ranks(
     ranks: Any,
 ) -> None:
-    one = ranks(1, "learned", RECIPES["default"])[0]
-    plain = scenarios.learned(RECIPES["default"])
+    one = ranks(1, "learned", RECIPES["closed form"])[0]
+    plain = scenarios.learned(RECIPES["closed form"])
 
     for size in (2, 3, 4):
-        for found in ranks(size, "learned", RECIPES["default"]):
+        for found in ranks(size, "learned", RECIPES["closed form"]):
             for name in STATISTICS:
                 assert np.asarray(found[name]).tobytes() == np.asarray(one[name]).tobytes(), name
     for name in (*STATISTICS, "curve", "proba", "density"):
@@ -122,7 +120,7 @@ def test__partial_fit__folder_of_three_files__is_shared(
             pa.table({**columns, "diagnosis": y[rows]}), tmp_path / "cohort" / f"{at}.parquet"
         )
 
-    answers = ranks(size, "folder", str(tmp_path / "cohort"), {})
+    answers = ranks(size, "folder", str(tmp_path / "cohort"), {"couplings": 0})
 
     means = [x[y == f"class {at}"].mean(0) for at in range(3)]
     for found in answers:

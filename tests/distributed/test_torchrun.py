@@ -91,7 +91,8 @@ def test__learn__table_in_memory__two_processes_write_the_statistics_of_one(tmp_
     data = table(tmp_path / "data.csv", 301)
     for size in (1, 2):
         port = free_port()
-        command = (tmp_path / f"{size}.clb", data, "--label", "diagnosis", "--validation", data)
+        asked = ("--label", "diagnosis", "--validation", data, "--set", "couplings=0")
+        command = (tmp_path / f"{size}.clb", data, *asked)
         ranks = [start(rank, size, port, *command) for rank in range(size)]
         told = [rank.communicate(timeout=120) for rank in ranks]
         assert [rank.returncode for rank in ranks] == [0] * size, told

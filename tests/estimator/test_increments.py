@@ -134,7 +134,8 @@ def test__more_samples__of_a_known_class__move_its_law(blobs: Any) -> None:
 
     model.partial_fit(far, y[:40])
 
-    assert model.predict_proba(far)[:, 0].mean() > max(before, 0.95)
+    assert before < 0.2
+    assert model.predict_proba(far)[:, 0].mean() > 0.8
 
 
 def test__no_task__is_one_task_of_its_own(blobs: Any, unbent: Any) -> None:

@@ -17,7 +17,9 @@ EVERY = tuple(field.name for field in dataclasses.fields(Model))
 def sites(blobs: Any, tmp_path: Any, **settings: Any) -> tuple[CLBrunoClassifier, Any, Any]:
     """A model that learned classes 0 to 2, and its file, to be learned on at two sites."""
     x, y = blobs(6, 40, 5)
-    start = CLBrunoClassifier(random_state=0, **settings).fit(x[:120], y[:120], task="A")
+    start = CLBrunoClassifier(random_state=0, **{"couplings": 0, **settings}).fit(
+        x[:120], y[:120], task="A"
+    )
     save(start, tmp_path / "start.clb")
     return start, x, y
 
@@ -230,7 +232,7 @@ def test__merge__the_same_model_again__is_refused_and_counts_once(
 def test__merge__wrong_base__is_refused(blobs: Any, tmp_path: Any) -> None:
     _, x, y = sites(blobs, tmp_path)
     boston, oslo = copies(tmp_path)
-    other = CLBrunoClassifier(random_state=5).fit(x[:120], y[:120], task="A")
+    other = CLBrunoClassifier(random_state=5, couplings=0).fit(x[:120], y[:120], task="A")
 
     for base in (other, load(tmp_path / "start.clb").partial_fit(x, y, task="C")):
         with pytest.raises(InputError, match="the base is not the model"):

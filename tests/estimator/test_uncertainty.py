@@ -124,7 +124,9 @@ def test__predict_set__task_known__only_its_labels_and_always_the_best() -> None
 
 def test__calibration__heavy_tails__halves_the_error() -> None:
     x, y = overlapping(3000, 1)
-    model = CLBrunoClassifier(random_state=0, ridge=0.1).partial_fit(x[:1500], y[:1500])
+    model = CLBrunoClassifier(random_state=0, ridge=0.1, couplings=0).partial_fit(
+        x[:1500], y[:1500]
+    )
     model.partial_fit(x[1500:], y[1500:])
     x, y = overlapping(4000, 9)
     calibrated = ece(model, x, y)
@@ -147,7 +149,7 @@ def test__calibration__frozen_updates__leave_it_alone() -> None:
 
 def test__calibration__many_updates__keeps_a_bounded_number_of_scores() -> None:
     x, y = overlapping(300, 3)
-    model = CLBrunoClassifier(random_state=0)
+    model = CLBrunoClassifier(random_state=0, couplings=0)
     for _ in range(6):
         model.partial_fit(x, y)
 
@@ -309,7 +311,9 @@ def test__compare__two_sites__tells_the_nearest_with_its_share() -> None:
 def test__held_out__class_of_few_rows__takes_turns_until_each_has_some() -> None:
     rng = np.random.default_rng(0)
     x = rng.normal(size=(46, 3)) + np.repeat([0, 4], [40, 6])[:, None]
-    model = CLBrunoClassifier(random_state=0).fit(x, np.repeat(["big", "few"], [40, 6]))
+    model = CLBrunoClassifier(random_state=0, couplings=0).fit(
+        x, np.repeat(["big", "few"], [40, 6])
+    )
 
     assert calibrate.MOST_FOLDS == 5
     assert model.model_.calibration.held == (20, 4)

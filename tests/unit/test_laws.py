@@ -7,7 +7,7 @@ import torch
 
 from clbruno.core.latent import ExchangeableGaussian
 from clbruno.core.moments import Moments
-from clbruno.learn.laws import LawsByGroup, StackedLaws
+from clbruno.learn.laws import PooledLaws, StackedLaws
 
 DIM = 4
 GROUP = torch.tensor([2, 0, 0, 3, 2, 2, 0, 3, 2])
@@ -38,9 +38,25 @@ def test__stacked_laws__value_and_gradient__are_those_of_the_groups_one_by_one(
     z = noise(len(GROUP), DIM, seed=9).requires_grad_()
 
     found = getattr(StackedLaws(ExchangeableGaussian.stack(each)), term)(z, GROUP)
-    truth = getattr(LawsByGroup(dict(enumerate(each))), term)(z, GROUP)
+    ask = {"nll": ExchangeableGaussian.nll_of, "log_prob": ExchangeableGaussian.log_prob}[term]
+    truth = sum(ask(each[at], z[at == GROUP]).sum() for at in GROUP.unique().tolist())
 
     assert float(found.detach()) == pytest.approx(float(truth.detach()), rel=1e-12)
+    (one,), (other,) = (torch.autograd.grad(value, z) for value in (found, truth))
+    assert torch.allclose(one, other, rtol=0, atol=1e-12)
+
+
+def test__pooled_laws__value_and_gradient__are_those_of_dense_gaussians() -> None:
+    mean, factor = noise(4, DIM, seed=1), noise(DIM, DIM, seed=2)
+    covariance = factor @ factor.mT + torch.eye(DIM)
+    z = noise(len(GROUP), DIM, seed=9).requires_grad_()
+    laws = PooledLaws.of(mean, covariance, z.detach())
+
+    found = laws.log_prob(z, GROUP)
+
+    truth = torch.distributions.MultivariateNormal(mean[GROUP], covariance).log_prob(z).sum()
+    assert float(found.detach()) == pytest.approx(float(truth.detach()), rel=1e-12)
+    assert float(laws.nll(z, GROUP).detach()) == -float(found.detach())
     (one,), (other,) = (torch.autograd.grad(value, z) for value in (found, truth))
     assert torch.allclose(one, other, rtol=0, atol=1e-12)
 

@@ -16,7 +16,8 @@ X = RNG.normal(size=(120, 4)) @ RNG.normal(size=(4, 4)) + 3 * (Y == "b")[:, None
 
 
 def model_of(**settings: object) -> CLBrunoClassifier:
-    return CLBrunoClassifier(random_state=0, max_epochs=2, hidden=8, **settings).fit(X, Y)  # type: ignore[arg-type]
+    small = {"couplings": 0, "max_epochs": 2, "hidden": 8, **settings}
+    return CLBrunoClassifier(random_state=0, **small).fit(X, Y)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("settings", [{}, {"whiten": True}])
@@ -92,7 +93,7 @@ def test__separation__against_the_traces__and_from_nothing_to_all() -> None:
     x = rng.normal(size=(800, 3))
     x[:, 0] += 4 * y
     x[:, 1] += 2 * y
-    model = CLBrunoClassifier(random_state=0, ridge=1e-6).fit(x, y).model_
+    model = CLBrunoClassifier(random_state=0, ridge=1e-6, couplings=0).fit(x, y).model_
 
     def share(*at: int) -> float:
         return separation(model, torch.tensor(at, dtype=torch.long))

@@ -1,7 +1,5 @@
 """The three terms against the paper's equations, written out row by row."""
 
-import math
-
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,8 +7,8 @@ from torch import Tensor, nn
 from clbruno.core.coupling import Context
 from clbruno.core.flow import CouplingFlow
 from clbruno.core.latent import ExchangeableGaussian
-from clbruno.learn.laws import LawsByGroup
-from clbruno.learn.objective import functional, likelihood, retention, temperature_of
+from clbruno.learn.laws import StackedLaws
+from clbruno.learn.objective import functional, likelihood, retention
 from clbruno.learn.replay import Replay
 
 DIM, CONTEXT = 3, 2
@@ -27,11 +25,11 @@ def flow() -> CouplingFlow:
 
 
 @pytest.fixture
-def laws() -> LawsByGroup:
+def laws() -> StackedLaws:
     nu, rho = torch.tensor([1.0, 2.0, 0.7]).double(), torch.tensor([0.3, 1.5, 0.1]).double()
     prior = ExchangeableGaussian.prior(nu, rho)
     seen = prior.moments(rows(4, 9))
-    return LawsByGroup({0: prior, 2: prior.given(seen)})
+    return StackedLaws(ExchangeableGaussian.stack([prior, prior, prior.given(seen)]))
 
 
 def rows(n: int, seed: int) -> Tensor:
@@ -55,7 +53,7 @@ def dense(law: ExchangeableGaussian, z: Tensor) -> float:
 
 
 def test__likelihood__against_dense_gaussians_and_jacobians__equation_3(
-    flow: CouplingFlow, laws: LawsByGroup
+    flow: CouplingFlow, laws: StackedLaws
 ) -> None:
     x, cell, group = rows(7, 1), torch.tensor([0, 1, 2, 0, 1, 2, 2]), None
     group = torch.tensor([0, 0, 2, 0, 0, 2, 2])
@@ -72,12 +70,12 @@ def test__likelihood__against_dense_gaussians_and_jacobians__equation_3(
         latents.append(flow(x[at : at + 1], here)[0][0].detach())
     z = torch.stack(latents)
     for task in (0, 2):
-        expected -= dense(laws.laws[task], z[group == task])
+        expected -= dense(laws.stack.at(torch.tensor(task)), z[group == task])
     assert float(found.detach()) == pytest.approx(expected, abs=1e-9)
 
 
 def test__likelihood__rows_of_a_group_in_another_order__same(
-    flow: CouplingFlow, laws: LawsByGroup
+    flow: CouplingFlow, laws: StackedLaws
 ) -> None:
     x, cell, group = rows(6, 2), torch.tensor([0, 1, 2, 0, 1, 2]), torch.tensor([0, 0, 2, 0, 0, 2])
     order = torch.tensor([5, 2, 0, 1, 4, 3])
@@ -88,7 +86,7 @@ def test__likelihood__rows_of_a_group_in_another_order__same(
     assert float(one.detach()) == pytest.approx(float(two.detach()), abs=1e-10)
 
 
-def test__retention__each_row_on_its_own__equation_6(flow: CouplingFlow, laws: LawsByGroup) -> None:
+def test__retention__each_row_on_its_own__equation_6(flow: CouplingFlow, laws: StackedLaws) -> None:
     x, cell, group = rows(5, 3), torch.tensor([0, 1, 2, 0, 2]), torch.tensor([0, 0, 2, 0, 2])
 
     found = retention(*flow(x, context(cell)), group, laws)
@@ -115,7 +113,7 @@ def test__functional__squared_distance_of_inverses__equation_4(flow: CouplingFlo
 
 @pytest.mark.parametrize("term", ["likelihood", "retention", "functional"])
 def test__terms__gradient__reaches_every_layer(
-    flow: CouplingFlow, laws: LawsByGroup, term: str
+    flow: CouplingFlow, laws: StackedLaws, term: str
 ) -> None:
     z, x, cell = rows(6, 6), rows(6, 7), torch.tensor([0, 1, 2, 0, 1, 2])
     group, replay = torch.tensor([0, 0, 2, 0, 0, 2]), Replay(z, x, cell)
@@ -131,21 +129,3 @@ def test__terms__gradient__reaches_every_layer(
         if isinstance(module, nn.Linear):
             assert module.weight.grad is not None
             assert float(module.weight.grad.abs().max()) > 0
-
-
-@pytest.mark.parametrize("factor", [0.5, 1.0, 7.0, 300.0])
-def test__temperature_of__against_a_fine_grid__the_minimum(factor: float) -> None:
-    generator = torch.Generator().manual_seed(0)
-    truth = torch.randint(0, 4, (400,), generator=generator)
-    logits = torch.randn(400, 4, generator=generator, dtype=torch.float64)
-    logits[torch.arange(400), truth] += 1.5
-
-    found, loss = temperature_of(factor * logits, truth)
-
-    grid = torch.logspace(math.log10(0.25), math.log10(4096), 4000, dtype=torch.float64)
-    losses = [
-        -float(torch.log_softmax(factor * logits / t, 1).gather(1, truth[:, None]).mean())
-        for t in grid
-    ]
-    assert loss <= min(losses) + 1e-6
-    assert found == pytest.approx(float(grid[losses.index(min(losses))]), rel=0.01)

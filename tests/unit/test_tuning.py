@@ -199,7 +199,6 @@ def test__temperatures__are_from_one__rising() -> None:
     assert TEMPERATURES[0] == 1
     assert TEMPERATURES[-1] == 128
     assert bool((TEMPERATURES.diff() > 0).all())
-    assert list(RIDGES) == sorted(RIDGES, reverse=True)
 
 
 def overlapping(copies: int, n: int = 150) -> tuple[np.ndarray, np.ndarray]:
@@ -240,7 +239,7 @@ def test__temperature__repeated_columns_that_are_not_gaussian__helps_fresh_rows(
     assert losses[0] < losses[1]
 
 
-def test__ridge__is_the_strongest_within_a_thousandth_of_the_best() -> None:
+def test__ridge__is_the_first_of_those_within_a_thousandth_of_the_best() -> None:
     x, y = overlapping(3)
     model = CLBrunoClassifier(random_state=0).fit(x, y).model_
     lowest = model.curve.amin(1)
@@ -251,7 +250,7 @@ def test__ridge__is_the_strongest_within_a_thousandth_of_the_best() -> None:
         if value <= (1 + tuning.AS_GOOD) * float(lowest.min()) + tuning.AS_GOOD
     ]
 
-    assert model.latent.ridge == max(as_good)
+    assert model.latent.ridge == as_good[0]
 
 
 def test__ridge__fixed_by_the_recipe__stays() -> None:

@@ -173,8 +173,17 @@ class ClassLatent:
     @cached_property
     def pooled(self) -> Tensor:
         """P = (sum_k S_k + unit I) / (sum_k (n_k - 1) + unit), shape `(D, D)`."""
+        return self.pooled_with(torch.zeros_like(self.within), self.degrees)
+
+    def pooled_with(self, scatter: Tensor, degrees: float) -> Tensor:
+        """P with more scatter within cells, of so many degrees of freedom together."""
         eye = torch.eye(len(self.within), dtype=torch.float64)
-        return (self.within + self.unit * eye) / (self.degrees + self.unit)
+        return (self.within + scatter + self.unit * eye) / (degrees + self.unit)
+
+    def metric(self, pooled: Tensor) -> Tensor:
+        """M = (1 - s) P + s I."""
+        eye = torch.eye(len(pooled), dtype=torch.float64)
+        return (1 - self.ridge) * pooled + self.ridge * eye
 
     @property
     def degrees(self) -> float:
@@ -295,7 +304,7 @@ class ClassLatent:
             means=(self.kappa * prior + n * seen_mean) / kappa,
             kappa=kappa[:, 0],
             df=own[:, 0] + 2,
-            metric=(1 - self.ridge) * self.pooled + self.ridge * torch.eye(dim).double(),
+            metric=self.metric(self.pooled),
             own=own[:, 0],
             factors=math.sqrt(1 - self.ridge) * (self.filter @ factors),
         )
@@ -324,6 +333,29 @@ class ClassLatent:
             self, moments=tuple(moments), within=within, task_of_cell=tuple(task_of_cell)
         )
         return grown.thinned()
+
+    def moved(self, shift: Tensor, slope: Tensor, rest: Tensor) -> "ClassLatent":
+        """The statistics of samples z of cell k that have become  z + c_k + B (z - m_k) + e.
+
+        m_k <- m_k + c_k,  S_k <- (I + B) S_k (I + B)' + n_k R;  of a thin cell B moves the factor,
+        and P the rest.
+
+        Args:
+            shift: c_k, shape `(cells, D)`.
+            slope: B, shape `(D, D)`.
+            rest: R, the covariance of e, shape `(D, D)`.
+        """
+        turn = torch.eye(len(slope), dtype=torch.float64) + slope
+        moments: list[Moments | Thin] = []
+        for seen, step in zip(self.moments, shift, strict=True):
+            mean = seen.mean + step
+            if isinstance(seen, Thin):
+                moments.append(replace(seen, mean=mean, factor=turn @ seen.factor))
+            else:
+                scatter = turn @ seen.scatter @ turn.mT + seen.count * rest
+                moments.append(replace(seen, mean=mean, scatter=scatter))
+        within = turn @ self.within @ turn.mT + self.degrees * rest
+        return replace(self, moments=tuple(moments), within=within)
 
     def thinned(self) -> "ClassLatent":
         """The same within the memory limit: where full scatters do not fit, thin ones.

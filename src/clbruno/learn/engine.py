@@ -16,14 +16,15 @@ from clbruno.core.calibration import Calibration
 from clbruno.core.cells import ClassLatent, TaskLatent
 from clbruno.core.flow import Whitening
 from clbruno.core.model import Model
-from clbruno.core.moments import Moments, merged
+from clbruno.core.moments import merged
 from clbruno.data.scaling import Scaler
 from clbruno.errors import InputError, SmallClassWarning, TrainingError
 from clbruno.history import UpdateRecord, fingerprint, now, versions
 from clbruno.learn.batch import Batch
 from clbruno.learn.calibrate import calibrated, held_out
 from clbruno.learn.distributed import ALONE, Group
-from clbruno.learn.problem import Increment, moments_of
+from clbruno.learn.following import followed
+from clbruno.learn.problem import Increment, moments_of, refuse_overflow
 from clbruno.learn.replay import Teacher
 from clbruno.learn.student import Student, whitened
 from clbruno.learn.trainer import Epoch, train
@@ -163,8 +164,12 @@ def _model(
     """The model with all rows, the held-back ones too, before they have calibrated it."""
     recipe, held = lesson.recipe, increment.held
     student = increment.student.double().eval().requires_grad_(False)
+    if old is not None and epochs and isinstance(increment.base, ClassLatent):
+        before = old.placed(lesson.device, torch.float32)
+        increment.base = followed(increment.base, before, student, increment.generator)
     total = merged(increment.moments(increment.new), increment.moments(held))
-    _refuse_overflow(total)
+    for seen in total.values():
+        refuse_overflow(seen.mean, seen.scatter)
     latent = increment.latent_with(total)
     student.cpu()
     model = Model(
@@ -186,16 +191,6 @@ def _model(
         left_out = LeftOut(student.z_of(x, cell), cell)
         model = chosen(model, model.latent, left_out, lesson.group)
     return model
-
-
-def _refuse_overflow(new: dict[int, Moments]) -> None:
-    if not all(
-        bool(seen.mean.isfinite().all() & seen.scatter.isfinite().all()) for seen in new.values()
-    ):
-        raise TrainingError(
-            "the statistics of this batch overflow; the model is unchanged. Its values are too far "
-            "from those of the first batch: check their unit, or start a new model with fit"
-        )
 
 
 def _batch(lesson: Lesson, cell: NDArray[np.int64], scaler: Scaler) -> Batch:
@@ -253,7 +248,7 @@ def _empty_latent(recipe: Recipe, dim: int) -> TaskLatent | ClassLatent:
         task_of_cell=(),
         strength=STRENGTH * dim if recipe.strength is None else recipe.strength,
         kappa=recipe.kappa,
-        ridge=RIDGES[-1] if recipe.ridge is None else recipe.ridge,
+        ridge=RIDGES[0] if recipe.ridge is None else recipe.ridge,
         blur=recipe.blur,
         memory=recipe.memory,
     )

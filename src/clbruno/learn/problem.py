@@ -1,7 +1,7 @@
 """One update as an optimisation problem: which laws score which rows, and the held-back score."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 
 import numpy as np
@@ -9,17 +9,17 @@ import torch
 from torch import Tensor
 
 from clbruno.config import Recipe
-from clbruno.core.cells import CellLatent, ClassLatent, TaskLatent
-from clbruno.core.conjugate import NormalInverseWishart
+from clbruno.core.cells import ClassLatent, TaskLatent
 from clbruno.core.latent import ExchangeableGaussian
 from clbruno.core.moments import Moments
+from clbruno.errors import TrainingError
 from clbruno.learn.batch import Batch
 from clbruno.learn.distributed import Group
 from clbruno.learn.exact import exact_moments
-from clbruno.learn.laws import Laws, LawsByGroup, StackedLaws
-from clbruno.learn.objective import functional, likelihood, retention, temperature_of
+from clbruno.learn.laws import Laws, PooledLaws, StackedLaws
+from clbruno.learn.objective import functional, likelihood, retention
 from clbruno.learn.replay import Replay, Teacher
-from clbruno.learn.rows import Rows
+from clbruno.learn.rows import Jitter, Rows
 from clbruno.learn.student import Student
 from clbruno.registry import Registry
 
@@ -44,6 +44,15 @@ def moments_of(student: Student, batch: Batch, *, full: bool) -> dict[int, Momen
 def _latents(student: Student, batch: Batch, cell: int) -> Iterator[Tensor]:
     for x in filter(len, batch.of_cell(cell)):
         yield student.z_of(x, torch.full((len(x),), cell, dtype=torch.long))
+
+
+def refuse_overflow(*statistics: Tensor) -> None:
+    """An error where statistics of a batch are no numbers any more."""
+    if not all(bool(each.isfinite().all()) for each in statistics):
+        raise TrainingError(
+            "the statistics of this batch overflow; the model is unchanged. Its values are too far "
+            "from those of the first batch: check their unit, or start a new model with fit"
+        )
 
 
 @dataclass
@@ -81,7 +90,7 @@ class Increment:
         """New rows and their cells, and pseudo-data where there is a teacher, step by step."""
         if isinstance(self.base, ClassLatent):
             self._laws_of_epoch = self._laws_of_cells()
-        for new in self._new.shuffled(self.recipe.batch_size, self.rng):
+        for new in self._new.shuffled(self.recipe.batch_size, self.rng, self._jitter):
             yield new if self._pseudo_data is None else (*new, *next(self._pseudo_data))
 
     def loss(self, *inputs: Tensor) -> Tensor:
@@ -105,17 +114,17 @@ class Increment:
         return total / self._ranks.total(x.numel())
 
     def score(self) -> float:
-        """How well the present student answers on the held-back rows; lower is better.
-
-        Task latent: the loss itself, each held-back row given all training rows. Class latent:
-        the log-loss of p(cell | x) at its best temperature, on held-back and on replayed rows.
-        """
-        if isinstance(self.base, TaskLatent):
-            return self._held_likelihood()
-        latent = self.latent_with(self.moments(self.new))
-        loss = self._held_log_loss(latent, *self._held)
-        if self._exam is not None:
-            loss += self.recipe.alpha_1 * self._held_log_loss(latent, self._exam.x, self._exam.cell)
+        """The loss itself on held-back rows, each given all training rows, and on pseudo-data."""
+        x, cell = self._held
+        with torch.no_grad():
+            laws = self._laws_of_held()
+            z, ladj = self.student.flow(x, self.student.context(cell))
+            loss = self._mean(retention(z, ladj, self._group[cell], laws), x)
+            if self._exam is not None:
+                exam = self._exam
+                z, ladj = self.student.flow(exam.x, self.student.context(exam.cell))
+                terms = self._regularisers(z, ladj, self._group[exam.cell], exam)
+                loss += self._mean(terms, exam.x)
         return loss
 
     def moments(self, batch: Batch) -> dict[int, Moments]:
@@ -134,8 +143,10 @@ class Increment:
 
     def _regularisers(self, z: Tensor, ladj: Tensor, group: Tensor, replay: Replay) -> Tensor:
         """alpha_1 L' + alpha_2 R, given the pseudo-data's present latents."""
-        context = self.student.context(replay.cell)
         total = self.recipe.alpha_1 * retention(z, ladj, group, self._old_laws)
+        if not self.recipe.alpha_2:
+            return total
+        context = self.student.context(replay.cell)
         return total + self.recipe.alpha_2 * functional(self.student.flow, replay, context)
 
     @property
@@ -161,7 +172,14 @@ class Increment:
     @cached_property
     def _held(self) -> tuple[Tensor, Tensor]:
         batch = self.held if len(self.held) else self.new
-        return Rows(batch, self._like).first(HELD_ROWS)
+        return Rows(batch, self._like).first(HELD_ROWS, self._jitter)
+
+    @cached_property
+    def _jitter(self) -> Jitter | None:
+        if not self.recipe.jitter:
+            return None
+        seed = int(self.rng.integers(2**62))
+        return Jitter(self.recipe.jitter, torch.Generator().manual_seed(seed))
 
     @cached_property
     def _pseudo_data(self) -> Iterator[Replay] | None:
@@ -177,14 +195,9 @@ class Increment:
         if isinstance(self.base, TaskLatent):
             assert self.base.moments
             return StackedLaws(ExchangeableGaussian.stack(self.base.predictive).to(self._like))
-        return LawsByGroup(self._old_laws_of_cells)
-
-    @cached_property
-    def _old_laws_of_cells(self) -> dict[int, NormalInverseWishart]:
-        assert isinstance(self.base, ClassLatent)
-        if not self.base.moments:
-            return {}
-        return {cell: self._cast(law) for cell, law in enumerate(self.base.laws)}
+        base = self.base
+        mean = torch.stack([seen.mean for seen in base.moments])
+        return PooledLaws.of(mean, base.metric(base.pooled), self._like)
 
     @cached_property
     def _dof(self) -> Tensor:
@@ -205,45 +218,28 @@ class Increment:
         return StackedLaws(self._old_laws.stack.joined(new), self._ranks)
 
     def _laws_of_cells(self) -> Laws:
-        """Known cells given what was seen of them; new cells by the prior pooled over all.
+        """Every cell around its mean, with the covariance pooled over known and new rows.
 
-        The pooled covariance is that of the present student: at its own maximum a pooled
-        quantity may be held fixed without changing the gradient of the likelihood.
+        Means and covariance are those of the present student: at their own maximum they may be
+        held fixed without changing the gradient of the likelihood.
         """
-        latent = self.latent_with(self.moments(self.new))
-        assert isinstance(latent, ClassLatent)
-        known = self._old_laws_of_cells
-        new = {
-            cell: self._cast(latent.blank(latent.task_of_cell[cell]))
-            for cell in self.new.cells
-            if cell not in known
-        }
-        return LawsByGroup({**known, **new}, self._ranks)
+        assert isinstance(self.base, ClassLatent)
+        count, mean, scatter = self._new.pooled(self.student, len(self.registry.cells))
+        refuse_overflow(mean, scatter)
+        for cell, seen in enumerate(self.base.moments):
+            mean[cell] += seen.count / (seen.count + count[cell]) * (seen.mean - mean[cell])
+        degrees = self.base.degrees + float((count - 1).clamp(min=0).sum())
+        pooled = self.base.pooled_with(scatter, degrees)
+        return PooledLaws.of(mean, self.base.metric(pooled), self._like)
 
-    def _held_likelihood(self) -> float:
-        x, cell = self._held
-        with torch.no_grad():
-            latent = self.latent_with(self._new.moments(self.student))
-            assert isinstance(latent, TaskLatent)
-            laws = StackedLaws(ExchangeableGaussian.stack(latent.predictive).to(self._like))
-            z, ladj = self.student.flow(x, self.student.context(cell))
-            loss = self._mean(retention(z, ladj, self._group[cell], laws), x)
-            if self._exam is not None:
-                exam = self._exam
-                z, ladj = self.student.flow(exam.x, self.student.context(exam.cell))
-                terms = self._regularisers(z, ladj, self._group[exam.cell], exam)
-                loss += self._mean(terms, exam.x)
-        return loss
+    def _laws_of_held(self) -> Laws:
+        """The laws of held-back rows, given all that was learned and all training rows."""
+        if isinstance(self.base, ClassLatent):
+            return self._laws_of_cells()
+        latent = self.latent_with(self._new.moments(self.student))
+        assert isinstance(latent, TaskLatent)
+        return StackedLaws(ExchangeableGaussian.stack(latent.predictive).to(self._like))
 
     def _mean(self, total: Tensor, x: Tensor) -> float:
         """A sum over rows, per number of these rows, over all ranks."""
         return float(self._ranks.sum(total)) / self._ranks.total(x.numel())
-
-    def _held_log_loss(self, latent: CellLatent, x: Tensor, cell: Tensor) -> float:
-        z = self.student.z_of(x, cell)
-        log_prob = latent.log_prob(z, range(len(self.registry.cells)))
-        return temperature_of(self._ranks.rows(log_prob), self._ranks.rows(cell.cpu()))[1]
-
-    def _cast(self, law: NormalInverseWishart) -> NormalInverseWishart:
-        """The law in the precision and on the device of the student."""
-        return replace(law, mean=law.mean.to(self._like), scale=law.scale.to(self._like))

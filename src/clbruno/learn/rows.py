@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator
 from functools import cached_property
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -15,6 +16,13 @@ from clbruno.learn.student import Student
 
 KEPT = 2**25
 """Most numbers that stay, 128 MB in float32; larger batches are read again in every epoch."""
+
+
+class Jitter(NamedTuple):
+    """Noise for training rows: its standard deviation, and where it comes from."""
+
+    size: float
+    generator: torch.Generator
 
 
 class Rows:
@@ -42,7 +50,9 @@ class Rows:
         index = torch.from_numpy(np.searchsorted(ascending, at)).to(self.like.device)
         return x[index], cell[index]
 
-    def shuffled(self, size: int, rng: np.random.Generator) -> Iterator[tuple[Tensor, Tensor]]:
+    def shuffled(
+        self, size: int, rng: np.random.Generator, jitter: Jitter | None = None
+    ) -> Iterator[tuple[Tensor, Tensor]]:
         """One pass in random order by exchangeable subsequences, at most `size` rows each.
 
         All have the same length; the few rows that this leaves over wait for the next pass.
@@ -52,15 +62,32 @@ class Rows:
         length = len(order) // steps
         block = length * max(1, ROWS // length) if self.batch.group.alone else length
         for start in range(0, length * steps, block):
-            x, cell = self.take(order[start : min(start + block, length * steps)])
+            at = order[start : min(start + block, length * steps)]
+            x, cell = self._jittered(at, length, jitter)
             if not self.batch.group.alone:
                 yield x, cell  # as many of a step's rows as lie on this rank
                 continue
             yield from zip(x.split(length), cell.split(length), strict=True)
 
-    def first(self, most: int) -> tuple[Tensor, Tensor]:
+    def first(self, most: int, jitter: Jitter | None = None) -> tuple[Tensor, Tensor]:
         """The first rows, `most` of them at most."""
-        return self.take(np.arange(min(len(self.batch), most)))
+        at = np.arange(min(len(self.batch), most))
+        return self._jittered(at, len(at), jitter)
+
+    def _jittered(
+        self, at: NDArray[np.int64], each: int, jitter: Jitter | None
+    ) -> tuple[Tensor, Tensor]:
+        """x + jitter e of some rows, `each` of them to a draw of e.
+
+        Ranks draw e for the rows of all of them, so that it does not depend on where a row lies.
+        """
+        x, cell = self.take(at)
+        if jitter is None:
+            return x, cell
+        shape, draws = (each, x.shape[1]), len(at) // max(each, 1)
+        noise = [torch.randn(shape, generator=jitter.generator) for _ in range(draws)]
+        here = torch.from_numpy((at >= self.mine.start) & (at < self.mine.stop))
+        return x + jitter.size * torch.cat(noise)[here].to(x), cell
 
     def moments(self, student: Student) -> dict[int, Moments]:
         """Statistics of each cell per dimension under the student, in one pass over all rows.
@@ -84,6 +111,31 @@ class Rows:
             return total
         nothing = Moments.empty(self.batch.x.shape[1], full=False)
         return self.batch.group.merged({at: total.get(at, nothing) for at in self.batch.cells})
+
+    def pooled(self, student: Student, cells: int) -> tuple[Tensor, Tensor, Tensor]:
+        """Of the rows under the student: count and mean of every cell, and their pooled scatter.
+
+        Two passes in the precision of training: good enough for the laws of an epoch.
+        """
+        dim, group = self.batch.x.shape[1], self.batch.group
+        total = self.like.new_zeros((cells, dim), dtype=torch.float64)
+        count = self.like.new_zeros(cells, dtype=torch.float64)
+        scatter = self.like.new_zeros((dim, dim), dtype=torch.float64)
+        with torch.no_grad():
+            for z, cell in self._latents(student):
+                total.index_add_(0, cell, z.double())
+                count += torch.bincount(cell, minlength=cells)
+            total, count = group.sum(total), group.sum(count)
+            mean = total / count.clamp(min=1)[:, None]
+            for z, cell in self._latents(student):
+                rest = z - mean.to(z)[cell]
+                scatter += (rest.mT @ rest).double()
+        return count.cpu(), mean.cpu(), group.sum(scatter).cpu()
+
+    def _latents(self, student: Student) -> Iterator[tuple[Tensor, Tensor]]:
+        for at in self._blocks():
+            x, cell = self.take(at)
+            yield student.flow(x, student.context(cell))[0], cell
 
     def _blocks(self) -> list[NDArray[np.int64]]:
         """The positions of this rank's rows, some at a time."""

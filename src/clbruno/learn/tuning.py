@@ -14,11 +14,11 @@ from clbruno.core.model import Model
 from clbruno.learn.batch import Batch
 from clbruno.learn.distributed import ALONE, Group
 
-RIDGES = (0.3, 0.1, 0.03, 0.01)
-"""What the ridge is chosen from, the strongest first."""
+RIDGES = (0.02, 0.06, 0.2, 0.006)
+"""What the ridge is chosen from, the preferred first, which is taken where nothing can be told."""
 
 AS_GOOD = 1e-3
-"""Relative difference of log-loss within which the stronger ridge is preferred."""
+"""Relative difference of log-loss within which the preferred ridge is taken."""
 
 TEMPERATURES = torch.tensor([2 ** (step / 8) for step in range(57)], dtype=torch.float64)
 """What the temperature is chosen from, 1 to 128."""
