@@ -1,8 +1,11 @@
 """What is trained: a new task's covariances start where its rows are, a known task's stay."""
 
+import numpy as np
 import pytest
 import torch
 
+from clbruno import CLBrunoClassifier
+from clbruno.core.cells import TaskLatent
 from clbruno.core.moments import Moments
 from clbruno.learn.student import COMMON, Covariances
 
@@ -55,3 +58,15 @@ def test__covariances__training__moves_new_tasks_alone_and_keeps_their_order() -
     assert torch.equal(after_rho[0], rho[0])
     assert not torch.equal(after_nu[1], nu[1])
     assert bool((after_rho[1] > 0).all() & (after_nu[1] >= after_rho[1]).all())
+
+
+def test__update__new_task_before_any_training__has_the_spread_of_its_rows() -> None:
+    generator = np.random.default_rng(0)
+    x = generator.normal(0, 1, (200, 3)) * [0.5, 1.0, 1.0] + 3
+    model = CLBrunoClassifier("paper", random_state=0, max_epochs=0, couplings=2, hidden=4)
+    latent = model.fit(x, ["a", "b"] * 100).model_.latent
+
+    scaled = model.model_.scaler.forward(torch.from_numpy(x))
+    assert isinstance(latent, TaskLatent)
+    torch.testing.assert_close(latent.nu[0], scaled.var(0), rtol=0.2, atol=0.0)
+    assert float(latent.nu[0].max()) > 2 * float(latent.nu[0].min())
