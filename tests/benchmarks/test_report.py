@@ -46,7 +46,7 @@ def allowed(records: list[dict]) -> dict[tuple[str, str], set[str]]:
         for key in runs[0]["figures"]:
             values = [r["figures"][key] for r in runs if r["figures"][key] is not None]
             if values:
-                mean = sum(values) / len(values)
+                mean = statistics.fmean(values)
                 words |= {f"{mean:.3f}", f"{mean:,.0f}", f"{mean:.1f}"}
                 if len(values) > 1:
                     words.add(f"{mean:.3f} ± {statistics.stdev(values):.3f}")

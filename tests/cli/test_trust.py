@@ -90,9 +90,11 @@ def test__predict__coverage_and_abstain__adds_sets_and_leaves_labels_empty(
 ) -> None:
     x, _ = table(["LUAD", "LUSC"], 20, seed=5)
     x[-1] = 500
-    batch = write_csv(tmp_path / "batch.csv", x, {})
+    batch, model = write_csv(tmp_path / "batch.csv", x, {}), tmp_path / "m.clb"
+    asked = ("--label", "diagnosis", "--task", "Boston", "--set", "couplings=0")
+    clbruno("learn", model, world.boston, *asked)  # so few rows are all needed for the sets
 
-    ended = clbruno("predict", world.model, batch, "--coverage", "0.9", "--abstain", "0.05")
+    ended = clbruno("predict", model, batch, "--coverage", "0.9", "--abstain", "0.05")
 
     found = rows_of(ended.out)
     assert found[-1]["label"] == ""

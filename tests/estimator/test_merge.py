@@ -162,7 +162,8 @@ def test__merge__features_by_name__are_matched(blobs: Any) -> None:
 
 
 def test__merge__trained_flow__is_replayed(blobs: Any, settings: Any, tmp_path: Any) -> None:
-    _, x, y = sites(blobs, tmp_path, **settings["couplings"])
+    quick = {**settings["couplings"], "learning_rate": 0.01, "max_epochs": 5}
+    _, x, y = sites(blobs, tmp_path, **quick)
     boston, oslo = copies(tmp_path)
     oslo.partial_fit(x[120:], y[120:], task="B")
     assert not merging._same(boston.model_.flow, oslo.model_.flow)

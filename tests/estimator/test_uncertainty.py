@@ -213,7 +213,7 @@ def test__missing__features_go__answers_widen_and_stay_calibrated(gaps: Any) -> 
         proba = model.predict_proba(rows)
         confidence.append(proba[1:].max(1).mean())
         right = (proba[1:].argmax(1) == y[601:]).mean()
-        assert abs(right - confidence[-1]) < 0.06
+        assert abs(right - confidence[-1]) < 0.08  # three standard errors of 299 rows
         np.testing.assert_allclose(proba[0], model.predict_proba(x[:1])[0], rtol=0, atol=1e-12)
 
     assert all(one > other for one, other in itertools.pairwise(confidence))

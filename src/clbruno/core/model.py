@@ -80,8 +80,11 @@ class Model:
         return self.dim if self.front is None else self.front.pixels
 
     def log_likelihood(self, x: Tensor, cells: Sequence[int] | None = None) -> Tensor:
-        """log p(x | t, y) of raw rows in the units of the data, shape `(n, len(cells))`."""
-        x = x.double()
+        """log p(x | t, y) of raw rows in the units of the data, shape `(n, len(cells))`.
+
+        However the rows lie in memory: sums and products of other strides round differently.
+        """
+        x = x.double().contiguous()
         value = self.log_likelihood_scaled(self.scaler.forward(x), cells)
         return value + self.scaler.ladj(x)[:, None]
 
