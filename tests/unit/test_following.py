@@ -57,6 +57,17 @@ def full(latent: object) -> list[Moments]:
     return [latent.seen(cell) for cell in range(3)]
 
 
+def assert_nearer(
+    found: ClassLatent, model: Model, student: Student, *, mean: float, cov: float
+) -> None:
+    """Under these shares of the distance that the statistics had before they followed."""
+    expected = truth(student, model)
+    apart, wide = distance(full(model.latent), expected)
+    now_apart, now_wide = distance(full(found), expected)
+    assert now_apart < mean * apart
+    assert now_wide < cov * wide
+
+
 def generator() -> torch.Generator:
     return torch.Generator().manual_seed(1)
 
@@ -81,12 +92,8 @@ def test__followed__linear_change__the_statistics_of_the_rows_themselves() -> No
 
     found = followed(model.latent, model, student, generator())
 
-    expected = truth(student, model)
-    apart, wide = distance(full(model.latent), expected)
-    mean, cov = distance(full(found), expected)
-    assert mean < 0.01 * apart
-    assert cov < 0.01 * wide
-    within = sum(seen.scatter for seen in expected)
+    assert_nearer(found, model, student, mean=0.01, cov=0.01)
+    within = sum(seen.scatter for seen in truth(student, model))
     torch.testing.assert_close(found.within, within, rtol=0.01, atol=0.01 * float(within.max()))
 
 
@@ -99,11 +106,7 @@ def test__followed__couplings_that_moved__is_much_nearer_to_the_rows_than_before
 
     found = followed(model.latent, model, student, generator())
 
-    expected = truth(student, model)
-    apart, wide = distance(full(model.latent), expected)
-    mean, cov = distance(full(found), expected)
-    assert mean < 0.4 * apart
-    assert cov < 0.6 * wide
+    assert_nearer(found, model, student, mean=0.4, cov=0.6)
 
 
 def test__moved__thin_cells__as_full_ones_but_for_what_is_not_kept() -> None:
